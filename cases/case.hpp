@@ -1,0 +1,67 @@
+// The one list of shapes and options that tests, verify, bench, profile and roofline share.
+//
+// A case is a shape with options and no memory. It is written as one line of words, in any order:
+//   b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 mask=boolean
+//   lengths alibi sinks layout=bshd
+// so that a failing case can be printed, pasted and run again.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::cases {
+
+enum class Layout {
+  bhsd,    // [batch, heads, rows, dim], contiguous
+  bshd,    // memory ordered [batch, rows, heads, dim]
+  padded,  // bhsd with gaps after every row, head and batch entry
+};
+
+// Which dimensions of a mask tensor are real; the others are 1 and broadcast.
+enum class MaskShape { none, keys, queries_keys, batch_keys, full };
+enum class MaskType { boolean, additive };
+
+struct Case {
+  std::string name;   // "mission256", or the words themselves for an unnamed case
+  std::string group;  // "mission", "canonical", "prefill", "decode", "few", "options", "edge"
+
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 64, value_dim = 64;
+  tessera_dtype dtype = TESSERA_F32;
+  Layout layout = Layout::bhsd;
+
+  tessera_align align = TESSERA_ALIGN_NONE;  // with left and right, as in tessera_mask
+  std::int64_t left = TESSERA_UNBOUNDED, right = TESSERA_UNBOUNDED;
+  MaskShape mask_shape = MaskShape::none;
+  MaskType mask_type = MaskType::boolean;
+  bool key_lengths = false;  // filled from the seed, 0 and full length included
+  bool alibi = false;
+  bool sinks = false;
+  float softcap = 0;
+  float scale = 0;  // 0 = 1 / sqrt(dim)
+
+  bool operator==(const Case&) const = default;
+};
+
+// The words that parse() reads back to the same case (name and group aside).
+std::string words(const Case& c);
+
+// A name from the list or words. On failure returns nothing and puts a sentence into *error.
+std::optional<Case> parse(std::string_view text, std::string* error);
+
+// Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
+const std::vector<Case>& all();
+std::vector<Case> in_group(std::string_view group);
+
+struct Work {
+  double flops = 0;
+  double bytes = 0;
+};
+// 2 * visible pairs * (dim + value_dim); every visible input once and every output once.
+Work work(const Case& c);
+
+}  // namespace tessera::cases

@@ -1,0 +1,53 @@
+// A case with memory: inputs made from a seed, outputs poisoned, guard bands of NaN around every
+// buffer so that a read outside shows up as NaN and a write outside is found.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/case.hpp"
+
+namespace tessera::cases {
+
+enum class Input {
+  normal,     // standard normal
+  large,      // scores of magnitude 1e4
+  dominant,   // one key outweighs all others
+  equal,      // every element the same: the output is known without an oracle
+  hidden,     // rows with nothing visible: an additive or boolean mask hides whole rows
+  tiny,       // denormal and near-denormal values
+  nonfinite,  // NaN and inf where their effect is defined: hidden keys, a NaN query row, an inf value
+};
+const std::vector<Input>& all_inputs();
+std::string_view name(Input input);
+std::optional<Input> parse_input(std::string_view text);
+
+class Instance {
+ public:
+  Instance(const Case& c, Input input, std::uint64_t seed);
+  ~Instance();
+  Instance(Instance&&) noexcept;
+  Instance& operator=(Instance&&) noexcept;
+
+  const Case& shape() const;
+  // The problem over this instance's buffers; valid as long as the instance lives.
+  const tessera_attention& problem() const;
+  tessera_attention& problem();
+
+  void poison_outputs();  // fills output and lse, gaps included, with a NaN pattern
+  // Empty, or which buffer's guard band, gap or input was written to.
+  std::string damage() const;
+  // Output and lse as contiguous float64, [b,h,q,dv] and [b,h,q].
+  std::vector<double> output() const;
+  std::vector<double> lse() const;
+  // Every byte of output and lse that belongs to an element: for bit-for-bit comparison.
+  std::vector<unsigned char> output_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera::cases

@@ -1,0 +1,32 @@
+# The one place that holds compile flags. Every target of ours links tessera_flags; nothing sets flags of
+# its own. Changing a flag here changes every command line, so Ninja rebuilds what it touches.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(tessera_flags INTERFACE)
+target_compile_options(tessera_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wcast-align -Wformat=2
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
+  $<$<CONFIG:Debug>:-O1>
+  $<$<CONFIG:Release>:-O2>)
+
+# The numbers must not depend on the compiler's mood: a*b+c is fused only where the source says so.
+target_compile_options(tessera_flags INTERFACE -ffp-contract=off)
+
+if(TESSERA_SANITIZE STREQUAL "address")
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+elseif(TESSERA_SANITIZE STREQUAL "thread")
+  set(sanitizers -fsanitize=thread -fno-omit-frame-pointer)
+elseif(NOT TESSERA_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "TESSERA_SANITIZE is '${TESSERA_SANITIZE}'; accepted: address, thread or empty")
+endif()
+if(DEFINED sanitizers)
+  target_compile_options(tessera_flags INTERFACE ${sanitizers})
+  target_link_options(tessera_flags INTERFACE ${sanitizers})
+endif()

@@ -1,0 +1,195 @@
+/* Tessera: exact attention, O = softmax(scale * Q K^T + mask) V, without ever storing the scores.
+ *
+ * This is the whole C interface. Every struct starts with its own size and is filled from its _INIT
+ * macro, so that a program built against an older header keeps working with a newer library.
+ *
+ *   tessera_attention problem = TESSERA_ATTENTION_INIT;
+ *   problem.query = tessera_tensor_4d(q, TESSERA_F32, batch, heads, queries, dim);
+ *   ...
+ *   tessera_device cpu = TESSERA_DEVICE_INIT;
+ *   if (tessera_attend(&problem, &cpu) != TESSERA_OK) puts(tessera_last_error());
+ */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define TESSERA_API
+#else
+#define TESSERA_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TESSERA_VERSION_MAJOR 0
+#define TESSERA_VERSION_MINOR 1
+#define TESSERA_VERSION_PATCH 0
+
+/* Enumerations travel as int32_t: a value this library does not know is refused, never undefined. */
+typedef int32_t tessera_status;
+enum {
+  TESSERA_OK = 0,
+  TESSERA_INVALID_ARGUMENT = 1,   /* the call itself is wrong: last_error names field, value and what is accepted */
+  TESSERA_UNSUPPORTED = 2,        /* a valid problem that no kernel of the device can compute */
+  TESSERA_DEVICE_UNAVAILABLE = 3, /* no such device here, or this build leaves it out */
+  TESSERA_OUT_OF_MEMORY = 4,
+  TESSERA_INTERNAL = 5 /* a defect of this library */
+};
+
+typedef int32_t tessera_dtype;
+enum {
+  TESSERA_F32 = 1,
+  TESSERA_F16 = 2,
+  TESSERA_BF16 = 3,
+  TESSERA_F8E4M3 = 4, /* reserved: refused with a sentence today */
+  TESSERA_F8E5M2 = 5, /* reserved: refused with a sentence today */
+  TESSERA_BOOL = 6,   /* one byte, nonzero = true */
+  TESSERA_I32 = 7,
+  TESSERA_I64 = 8
+};
+
+#define TESSERA_MAX_RANK 4
+#define TESSERA_MAX_HEAD_DIM 1024
+
+/* A view of memory. Shape and strides count elements; strides are never negative. Where a tensor is
+ * optional, data = NULL with rank = 0 leaves it out. The memory is the caller's, throughout. */
+typedef struct tessera_tensor {
+  void* data;
+  tessera_dtype dtype;
+  int32_t rank;
+  int64_t shape[TESSERA_MAX_RANK];
+  int64_t strides[TESSERA_MAX_RANK];
+} tessera_tensor;
+
+/* How query rows line up with keys. Query i stands at position i (top-left) or at position
+ * i + keys - queries (bottom-right: the last query sits on the last key; with key_lengths, on the
+ * last valid key of its batch entry). Libraries differ in their silent default, so there is none. */
+typedef int32_t tessera_align;
+enum { TESSERA_ALIGN_NONE = 0, TESSERA_ALIGN_TOP_LEFT = 1, TESSERA_ALIGN_BOTTOM_RIGHT = 2 };
+
+#define TESSERA_UNBOUNDED (-1)
+
+/* Which keys a query sees. The band: query at position p sees keys p - left ... p + right, each side
+ * TESSERA_UNBOUNDED or >= 0; causal is left = TESSERA_UNBOUNDED, right = 0. align = TESSERA_ALIGN_NONE
+ * means no band. The tensor, optional and combined with the band, broadcasts to
+ * [batch, heads, queries, keys] as NumPy would: TESSERA_BOOL (true = visible) or floating (added to
+ * the scores; -inf hides). */
+typedef struct tessera_mask {
+  tessera_align align;
+  int32_t reserved;
+  int64_t left;
+  int64_t right;
+  tessera_tensor tensor;
+} tessera_mask;
+
+/* One attention problem. For batch b, query head h, query i (position p), key j:
+ *
+ *   s = scale * dot(query[b,h,i,:], key[b, h / (heads / kv_heads), j, :])
+ *   s = softcap * tanh(s / softcap)                  if softcap > 0
+ *   s = s - alibi_slopes[h] * |p - j|                if alibi_slopes
+ *   s = s + mask.tensor[b,h,i,j]                     if it is floating
+ *   s = -inf                                         if the band, a boolean mask or key_lengths hide j
+ *   lse[b,h,i]    = log(sum_j exp(s) + exp(sinks[h]))         natural log; the sink only if sinks
+ *   output[b,h,i,:] = sum_j exp(s - lse) * value[b, kv head, j, :]
+ *
+ * A key with s = -inf contributes nothing, whatever its value row holds. A row that sees no key gives
+ * output 0 and lse -inf (lse = the sink where there is one). A visible score that is NaN or +inf
+ * makes its row NaN, lse included. */
+typedef struct tessera_attention {
+  size_t struct_size;
+  tessera_tensor query;  /* [batch, heads, queries, dim]      f32, f16 or bf16, last dimension contiguous */
+  tessera_tensor key;    /* [batch, kv_heads, keys, dim]      same dtype; heads a multiple of kv_heads */
+  tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] */
+  tessera_tensor output; /* [batch, heads, queries, value_dim] must not overlap any input */
+  tessera_tensor lse;    /* optional [batch, heads, queries]  f32 */
+  float scale;           /* 0 means 1 / sqrt(dim) */
+  float softcap;         /* 0 means none */
+  tessera_mask mask;
+  tessera_tensor key_lengths;  /* optional [batch]           i32 or i64, each in 0 ... keys */
+  tessera_tensor alibi_slopes; /* optional [heads] or [batch, heads]  f32 */
+  tessera_tensor sinks;        /* optional [heads]           f32 */
+} tessera_attention;
+
+typedef int32_t tessera_device_kind;
+enum { TESSERA_CPU = 1, TESSERA_CUDA = 2 };
+
+/* Where and how to compute. */
+typedef struct tessera_device {
+  size_t struct_size;
+  tessera_device_kind kind;
+  int32_t index;      /* which GPU; 0 on a CPU */
+  void* stream;       /* cudaStream_t; NULL on a CPU */
+  int32_t threads;    /* CPU threads; 0 means all cores */
+  int32_t reserved;
+  const char* kernel; /* force one kernel by name; NULL lets the plan choose */
+} tessera_device;
+
+/* What attend() would do. */
+typedef struct tessera_plan_info {
+  size_t struct_size;
+  char kernel[64];         /* "" if no kernel can */
+  char reason[448];        /* why this one, in a sentence */
+  int64_t workspace_bytes; /* scratch the call takes beside its tensors */
+  int64_t work_items;      /* independent pieces: CPU tasks or GPU blocks */
+  int32_t threads;         /* CPU threads, or threads per GPU block */
+  int32_t splits;          /* pieces the key range of one query tile is cut into; 1 = not cut */
+  double flops;            /* 2 * visible (query, key) pairs * (dim + value_dim) */
+  double bytes;            /* least traffic: every visible input once, every output once */
+} tessera_plan_info;
+
+/* Computes one problem. On a CPU it returns when the output is written. Safe from many threads at
+ * once. On any status but TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
+TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
+
+/* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */
+TESSERA_API tessera_status tessera_plan(const tessera_attention* problem, const tessera_device* device,
+                                        tessera_plan_info* plan);
+
+/* The plan, or the refusal, as text for people. Writes at most capacity bytes, terminator included,
+ * and returns the length of the whole text, as snprintf does. */
+TESSERA_API size_t tessera_explain(const tessera_attention* problem, const tessera_device* device,
+                                   char* text, size_t capacity);
+
+/* The sentence behind the last status of this thread that was not TESSERA_OK. Never NULL. */
+TESSERA_API const char* tessera_last_error(void);
+TESSERA_API const char* tessera_status_name(tessera_status status);
+TESSERA_API const char* tessera_dtype_name(tessera_dtype dtype);
+TESSERA_API size_t tessera_dtype_size(tessera_dtype dtype); /* bytes; 0 for an unknown dtype */
+TESSERA_API const char* tessera_version(void);
+
+/* Contiguous [a, b, c, d]; change .strides afterwards for any other layout. */
+static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, int64_t a, int64_t b,
+                                               int64_t c, int64_t d) {
+  tessera_tensor t = {data, dtype, 4, {a, b, c, d}, {0, 0, 0, 1}};
+  /* Unsigned, so that absurd sizes wrap here instead of being undefined; the library refuses them. */
+  t.strides[2] = d;
+  t.strides[1] = (int64_t)((uint64_t)c * (uint64_t)d);
+  t.strides[0] = (int64_t)((uint64_t)b * (uint64_t)t.strides[1]);
+  return t;
+}
+
+#define TESSERA_TENSOR_NONE \
+  { NULL, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0} }
+
+#define TESSERA_ATTENTION_INIT                                                                          \
+  {                                                                                                     \
+    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                           \
+        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},             \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                                   \
+  }
+
+#define TESSERA_DEVICE_INIT \
+  { sizeof(tessera_device), TESSERA_CPU, 0, NULL, 0, 0, NULL }
+
+#define TESSERA_PLAN_INFO_INIT \
+  { sizeof(tessera_plan_info), {0}, {0}, 0, 0, 0, 0, 0.0, 0.0 }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

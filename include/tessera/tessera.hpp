@@ -1,0 +1,232 @@
+// Tessera for C++20: a thin, header-only layer over tessera.h. No CUDA headers, nothing thrown.
+//
+//   tessera::Attention problem{
+//       .query = tessera::tensor(q, {batch, heads, queries, dim}),
+//       .key = tessera::tensor(k, {batch, kv_heads, keys, dim}),
+//       .value = tessera::tensor(v, {batch, kv_heads, keys, dim}),
+//       .output = tessera::tensor(o, {batch, heads, queries, dim}),
+//       .mask = tessera::causal_bottom_right(),
+//   };
+//   if (tessera::Status status = tessera::attend(problem, tessera::cpu()); !status)
+//     std::puts(status.message().c_str());
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+namespace tessera {
+
+// 16-bit floats as plain bits, for programs that have no type of their own for them.
+struct f16 {
+  std::uint16_t bits;
+};
+struct bf16 {
+  std::uint16_t bits;
+};
+
+enum class Dtype : std::int32_t {
+  f32 = TESSERA_F32,
+  f16 = TESSERA_F16,
+  bf16 = TESSERA_BF16,
+  f8e4m3 = TESSERA_F8E4M3,
+  f8e5m2 = TESSERA_F8E5M2,
+  boolean = TESSERA_BOOL,
+  i32 = TESSERA_I32,
+  i64 = TESSERA_I64,
+};
+
+// Specialise for your own element types: template <> struct tessera::DtypeOf<__half> { ... };
+template <class T>
+struct DtypeOf;
+template <>
+struct DtypeOf<float> {
+  static constexpr Dtype value = Dtype::f32;
+};
+template <>
+struct DtypeOf<f16> {
+  static constexpr Dtype value = Dtype::f16;
+};
+template <>
+struct DtypeOf<bf16> {
+  static constexpr Dtype value = Dtype::bf16;
+};
+template <>
+struct DtypeOf<bool> {
+  static constexpr Dtype value = Dtype::boolean;
+};
+template <>
+struct DtypeOf<std::uint8_t> {
+  static constexpr Dtype value = Dtype::boolean;
+};
+template <>
+struct DtypeOf<std::int32_t> {
+  static constexpr Dtype value = Dtype::i32;
+};
+template <>
+struct DtypeOf<std::int64_t> {
+  static constexpr Dtype value = Dtype::i64;
+};
+
+using Tensor = tessera_tensor;
+using Sizes = std::initializer_list<std::int64_t>;
+
+// A view of memory. Without strides it is contiguous; strides count elements. More than
+// TESSERA_MAX_RANK dimensions are kept as that rank and refused by attend().
+inline Tensor tensor(const void* data, Dtype dtype, Sizes shape, Sizes strides = {}) {
+  Tensor t = TESSERA_TENSOR_NONE;
+  t.data = const_cast<void*>(data);
+  t.dtype = static_cast<std::int32_t>(dtype);
+  t.rank = static_cast<std::int32_t>(shape.size());
+  if (t.rank > TESSERA_MAX_RANK || (strides.size() != 0 && strides.size() != shape.size())) {
+    t.rank = -1;
+    return t;
+  }
+  int d = 0;
+  for (std::int64_t size : shape) t.shape[d++] = size;
+  std::uint64_t step = 1;  // unsigned: absurd sizes wrap here and are refused by the library
+  for (d = t.rank - 1; d >= 0; --d) {
+    t.strides[d] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(t.shape[d]);
+  }
+  d = 0;
+  for (std::int64_t stride : strides) t.strides[d++] = stride;
+  return t;
+}
+
+template <class T>
+Tensor tensor(T* data, Sizes shape, Sizes strides = {}) {
+  return tensor(static_cast<const void*>(data), DtypeOf<std::remove_cv_t<T>>::value, shape, strides);
+}
+
+struct Mask : tessera_mask {
+  Mask() : tessera_mask{TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE} {}
+
+  // The same band with a boolean (true = visible) or additive tensor on top.
+  [[nodiscard]] Mask with(const Tensor& mask_tensor) const {
+    Mask m = *this;
+    m.tensor = mask_tensor;
+    return m;
+  }
+  // The same mask, also limited to `left` keys before the query's position.
+  [[nodiscard]] Mask window_left(std::int64_t keys_before) const {
+    Mask m = *this;
+    m.left = keys_before;
+    return m;
+  }
+};
+
+enum class Align : std::int32_t { top_left = TESSERA_ALIGN_TOP_LEFT, bottom_right = TESSERA_ALIGN_BOTTOM_RIGHT };
+
+inline constexpr std::int64_t unbounded = TESSERA_UNBOUNDED;
+
+// The query at position p sees keys p - left ... p + right.
+inline Mask window(std::int64_t left, std::int64_t right, Align align) {
+  Mask m;
+  m.align = static_cast<std::int32_t>(align);
+  m.left = left;
+  m.right = right;
+  return m;
+}
+inline Mask causal_top_left() { return window(unbounded, 0, Align::top_left); }
+inline Mask causal_bottom_right() { return window(unbounded, 0, Align::bottom_right); }
+inline Mask mask_tensor(const Tensor& t) { return Mask().with(t); }
+
+// One attention problem; tessera.h has the formula and the meaning of every field.
+struct Attention {
+  Tensor query = TESSERA_TENSOR_NONE;
+  Tensor key = TESSERA_TENSOR_NONE;
+  Tensor value = TESSERA_TENSOR_NONE;
+  Tensor output = TESSERA_TENSOR_NONE;
+  Tensor lse = TESSERA_TENSOR_NONE;
+  std::optional<float> scale = std::nullopt;  // 1 / sqrt(dim) if not given
+  float softcap = 0.0f;
+  Mask mask = {};
+  Tensor key_lengths = TESSERA_TENSOR_NONE;
+  Tensor alibi_slopes = TESSERA_TENSOR_NONE;
+  Tensor sinks = TESSERA_TENSOR_NONE;
+
+  [[nodiscard]] tessera_attention to_c() const {
+    tessera_attention c = TESSERA_ATTENTION_INIT;
+    c.query = query;
+    c.key = key;
+    c.value = value;
+    c.output = output;
+    c.lse = lse;
+    // In C a scale of 0 asks for the default. A real 0 becomes the least positive float, which
+    // makes every finite score 0 as well.
+    c.scale = !scale ? 0.0f : *scale == 0.0f ? std::bit_cast<float>(std::uint32_t{1}) : *scale;
+    c.softcap = softcap;
+    c.mask = mask;
+    c.key_lengths = key_lengths;
+    c.alibi_slopes = alibi_slopes;
+    c.sinks = sinks;
+    return c;
+  }
+};
+
+using Device = tessera_device;
+
+struct CpuOptions {
+  std::int32_t threads = 0;      // 0 means all cores
+  const char* kernel = nullptr;  // force one kernel by name
+};
+inline Device cpu(CpuOptions options = {}) {
+  Device d = TESSERA_DEVICE_INIT;
+  d.threads = options.threads;
+  d.kernel = options.kernel;
+  return d;
+}
+inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* kernel = nullptr) {
+  Device d = TESSERA_DEVICE_INIT;
+  d.kind = TESSERA_CUDA;
+  d.index = index;
+  d.stream = stream;
+  d.kernel = kernel;
+  return d;
+}
+
+// True if all went well; otherwise the message names the field, its value and what is accepted.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  explicit Status(tessera_status code) : code_(code), message_(code == TESSERA_OK ? "" : tessera_last_error()) {}
+  explicit operator bool() const { return code_ == TESSERA_OK; }
+  [[nodiscard]] tessera_status code() const { return code_; }
+  [[nodiscard]] const std::string& message() const { return message_; }
+
+ private:
+  tessera_status code_ = TESSERA_OK;
+  std::string message_;
+};
+
+inline Status attend(const Attention& problem, const Device& device) {
+  const tessera_attention c = problem.to_c();
+  return Status(tessera_attend(&c, &device));
+}
+
+struct Plan : tessera_plan_info {
+  Plan() : tessera_plan_info(TESSERA_PLAN_INFO_INIT) {}
+  Status status;
+};
+
+inline Plan plan(const Attention& problem, const Device& device) {
+  const tessera_attention c = problem.to_c();
+  Plan p;
+  p.status = Status(tessera_plan(&c, &device, &p));
+  return p;
+}
+
+inline std::string explain(const Attention& problem, const Device& device) {
+  const tessera_attention c = problem.to_c();
+  std::string text(tessera_explain(&c, &device, nullptr, 0), '\0');
+  tessera_explain(&c, &device, text.data(), text.size() + 1);
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// The one table of kernels. A backend contributes rows; plan(), verify, bench and `tessera kernels` all
+// read the same rows, so there is no second place that knows what is supported.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem.hpp"
+#include "core/status.hpp"
+
+namespace tessera::core {
+
+// How one problem will be run by one kernel.
+struct Launch {
+  std::int64_t workspace_bytes = 0;
+  std::int64_t work_items = 1;
+  std::int32_t threads = 1;
+  std::int32_t splits = 1;
+  std::string reason;  // why this geometry, in a sentence
+};
+
+struct Kernel {
+  std::string_view name;     // "cpu_avx2": device, then what sets it apart
+  tessera_device_kind device = 0;
+  std::string_view summary;  // one line for people
+  // Empty if this machine can run the kernel, else why not.
+  std::string (*missing)(const tessera_device& device);
+  // OK, or the sentence why this kernel cannot compute a valid problem.
+  Status (*supports)(const Problem& problem);
+  Launch (*geometry)(const Problem& problem, const tessera_device& device);
+  Status (*launch)(const Problem& problem, const tessera_device& device, const Launch& launch);
+};
+
+// All kernels of this build, best first within a device.
+const std::vector<Kernel>& kernels();
+
+}  // namespace tessera::core

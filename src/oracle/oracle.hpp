@@ -1,0 +1,33 @@
+// The judges. attend() is the truth: float64, plain loops, every option, sharing no code with any
+// backend (it reads the public struct and nothing else of ours). plain() is the yardstick: the same
+// loops with the storage and arithmetic precisions of a kernel, so that its distance from the truth
+// is what those precisions cost; a kernel is held to a small multiple of it.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::oracle {
+
+// Contiguous results: output [batch, heads, queries, value_dim], lse [batch, heads, queries].
+struct Result {
+  std::vector<double> output;
+  std::vector<double> lse;
+};
+
+// The problem must have passed validation; problem.output and problem.lse are not touched.
+Result attend(const tessera_attention& problem);
+
+// Float arithmetic and a plain two-pass softmax. The output is rounded to problem.output.dtype.
+Result plain(const tessera_attention& problem);
+
+// One element of a floating tensor as float64; the rounding of a float64 to a dtype and back.
+double load(const void* data, tessera_dtype dtype, std::int64_t index);
+void store(void* data, tessera_dtype dtype, std::int64_t index, double value);
+double round_to(tessera_dtype dtype, double value);
+// The gap between value rounded to dtype and its neighbour away from zero.
+double rounding_step(tessera_dtype dtype, double value);
+
+}  // namespace tessera::oracle
