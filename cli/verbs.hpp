@@ -1,0 +1,23 @@
+// One file per verb; main.cpp adds them all. A verb registers its flags on the app and, when chosen,
+// leaves its exit code in *exit_code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace tessera::cli {
+
+// 0 all well; 1 the answer is no (a check failed, a regression, an impossible target);
+// 2 the command or its input is wrong; 3 this machine cannot do it.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitUnavailable = 3;
+
+void add_verify(CLI::App& app, int* exit_code);
+void add_bench(CLI::App& app, int* exit_code);
+void add_roofline(CLI::App& app, int* exit_code);
+void add_kernels(CLI::App& app, int* exit_code);
+void add_attend(CLI::App& app, int* exit_code);
+void add_demo(CLI::App& app, int* exit_code);
+
+}  // namespace tessera::cli
