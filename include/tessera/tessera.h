@@ -33,8 +33,9 @@ extern "C" {
 typedef int32_t tessera_status;
 enum {
   TESSERA_OK = 0,
-  TESSERA_INVALID_ARGUMENT = 1,   /* the call itself is wrong: last_error names field, value and what is accepted */
-  TESSERA_UNSUPPORTED = 2,        /* a valid problem that no kernel of the device can compute */
+  TESSERA_INVALID_ARGUMENT =
+      1,                   /* the call itself is wrong: last_error names field, value and what is accepted */
+  TESSERA_UNSUPPORTED = 2, /* a valid problem that no kernel of the device can compute */
   TESSERA_DEVICE_UNAVAILABLE = 3, /* no such device here, or this build leaves it out */
   TESSERA_OUT_OF_MEMORY = 4,
   TESSERA_INTERNAL = 5 /* a defect of this library */
@@ -121,9 +122,9 @@ enum { TESSERA_CPU = 1, TESSERA_CUDA = 2 };
 typedef struct tessera_device {
   size_t struct_size;
   tessera_device_kind kind;
-  int32_t index;      /* which GPU; 0 on a CPU */
-  void* stream;       /* cudaStream_t; NULL on a CPU */
-  int32_t threads;    /* CPU threads; 0 means all cores */
+  int32_t index;   /* which GPU; 0 on a CPU */
+  void* stream;    /* cudaStream_t; NULL on a CPU */
+  int32_t threads; /* CPU threads; 0 means all cores */
   int32_t reserved;
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
 } tessera_device;
@@ -151,8 +152,8 @@ TESSERA_API tessera_status tessera_plan(const tessera_attention* problem, const 
 
 /* The plan, or the refusal, as text for people. Writes at most capacity bytes, terminator included,
  * and returns the length of the whole text, as snprintf does. */
-TESSERA_API size_t tessera_explain(const tessera_attention* problem, const tessera_device* device,
-                                   char* text, size_t capacity);
+TESSERA_API size_t tessera_explain(const tessera_attention* problem, const tessera_device* device, char* text,
+                                   size_t capacity);
 
 /* The sentence behind the last status of this thread that was not TESSERA_OK. Never NULL. */
 TESSERA_API const char* tessera_last_error(void);
@@ -172,15 +173,17 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
   return t;
 }
 
-#define TESSERA_TENSOR_NONE \
-  { NULL, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0} }
+#define TESSERA_TENSOR_NONE                  \
+  {                                          \
+    NULL, 0, 0, {0, 0, 0, 0}, { 0, 0, 0, 0 } \
+  }
 
-#define TESSERA_ATTENTION_INIT                                                                          \
-  {                                                                                                     \
-    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                           \
-        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},             \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                                   \
+#define TESSERA_ATTENTION_INIT                                                                \
+  {                                                                                           \
+    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                 \
+        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},   \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                         \
   }
 
 #define TESSERA_DEVICE_INIT \

@@ -121,7 +121,10 @@ struct Mask : tessera_mask {
   }
 };
 
-enum class Align : std::int32_t { top_left = TESSERA_ALIGN_TOP_LEFT, bottom_right = TESSERA_ALIGN_BOTTOM_RIGHT };
+enum class Align : std::int32_t {
+  top_left = TESSERA_ALIGN_TOP_LEFT,
+  bottom_right = TESSERA_ALIGN_BOTTOM_RIGHT
+};
 
 inline constexpr std::int64_t unbounded = TESSERA_UNBOUNDED;
 
@@ -195,7 +198,8 @@ inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* k
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  explicit Status(tessera_status code) : code_(code), message_(code == TESSERA_OK ? "" : tessera_last_error()) {}
+  explicit Status(tessera_status code)
+      : code_(code), message_(code == TESSERA_OK ? "" : tessera_last_error()) {}
   explicit operator bool() const { return code_ == TESSERA_OK; }
   [[nodiscard]] tessera_status code() const { return code_; }
   [[nodiscard]] const std::string& message() const { return message_; }

@@ -24,7 +24,7 @@ struct Launch {
 };
 
 struct Kernel {
-  std::string_view name;     // "cpu_avx2": device, then what sets it apart
+  std::string_view name;  // "cpu_avx2": device, then what sets it apart
   tessera_device_kind device = 0;
   std::string_view summary;  // one line for people
   // Empty if this machine can run the kernel, else why not.

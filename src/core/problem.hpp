@@ -28,7 +28,7 @@ enum class MaskKind { none, boolean, additive };
 struct MaskTensor {
   MaskKind kind = MaskKind::none;
   const void* data = nullptr;
-  tessera_dtype dtype = 0;  // of an additive mask: f32, f16 or bf16
+  tessera_dtype dtype = 0;                // of an additive mask: f32, f16 or bf16
   std::array<std::int64_t, 4> strides{};  // batch, head, query, key; 0 where it broadcasts
 };
 

@@ -1,0 +1,144 @@
+#include "core/tensor_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "core/problem.hpp"
+
+namespace tessera::core {
+namespace {
+
+std::string describe_dtype(tessera_dtype dtype) {
+  const char* name = dtype_name(dtype);
+  return name != nullptr ? std::string(name) : fmt::format("{} (unknown)", dtype);
+}
+
+Status check_rank(const TensorRule& rule, const tessera_tensor& tensor) {
+  if (tensor.rank >= rule.min_rank && tensor.rank <= rule.max_rank) return {};
+  const std::string accepted = rule.min_rank == rule.max_rank
+                                   ? fmt::format("rank {}", rule.min_rank)
+                                   : fmt::format("a rank from {} to {}", rule.min_rank, rule.max_rank);
+  return invalid(
+      fmt::format("{}.rank is {}; {} {} needs {}", rule.name, tensor.rank, rule.name, rule.shape, accepted));
+}
+
+Status check_dtype(const TensorRule& rule, const tessera_tensor& tensor) {
+  if (std::find(rule.dtypes.begin(), rule.dtypes.end(), tensor.dtype) != rule.dtypes.end()) return {};
+  std::string accepted;
+  for (tessera_dtype dtype : rule.dtypes) {
+    if (!accepted.empty()) accepted += ", ";
+    accepted += dtype_name(dtype);
+  }
+  std::string sentence =
+      fmt::format("{}.dtype is {}; accepted: {}", rule.name, describe_dtype(tensor.dtype), accepted);
+  if (tensor.dtype == TESSERA_F8E4M3 || tensor.dtype == TESSERA_F8E5M2) {
+    return unsupported(sentence + " (fp8 is reserved and has no kernel yet)");
+  }
+  return invalid(std::move(sentence));
+}
+
+Status check_sizes(const TensorRule& rule, const tessera_tensor& tensor) {
+  for (int d = 0; d < tensor.rank; ++d) {
+    if (tensor.shape[d] < 0) {
+      return invalid(fmt::format("{}.shape[{}] is {}; sizes are 0 or more", rule.name, d, tensor.shape[d]));
+    }
+    if (tensor.strides[d] < 0) {
+      return invalid(
+          fmt::format("{}.strides[{}] is {}; strides are 0 or more", rule.name, d, tensor.strides[d]));
+    }
+  }
+  const int last = tensor.rank - 1;
+  if (rule.last_dim_contiguous && last >= 0 && tensor.shape[last] > 1 && tensor.strides[last] != 1) {
+    return invalid(fmt::format("{}.strides[{}] is {}; the last dimension must be contiguous (stride 1)",
+                               rule.name, last, tensor.strides[last]));
+  }
+  return {};
+}
+
+// Elements and the farthest reachable element, both checked against 63 bits.
+Status measure(const TensorRule& rule, const tessera_tensor& tensor, std::int64_t* elements,
+               std::int64_t* extent) {
+  const auto overflow = [&](std::string_view what, int d) {
+    return invalid(fmt::format("{}: {} passes 63 bits at dimension {} (shape {}, stride {})", rule.name, what,
+                               d, tensor.shape[d], tensor.strides[d]));
+  };
+  std::int64_t count = 1;
+  for (int d = 0; d < tensor.rank; ++d) {
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(tensor.shape[d], 1), &count)) {
+      return overflow("the number of elements", d);
+    }
+  }
+  std::int64_t farthest = 0;
+  for (int d = 0; d < tensor.rank; ++d) {
+    if (tensor.shape[d] == 0) count = 0;
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(std::max<std::int64_t>(tensor.shape[d] - 1, 0), tensor.strides[d], &reach) ||
+        __builtin_add_overflow(farthest, reach, &farthest)) {
+      return overflow("the farthest offset", d);
+    }
+  }
+  *elements = count;
+  *extent = count == 0 ? 0 : farthest + 1;
+  return {};
+}
+
+}  // namespace
+
+bool is_absent(const tessera_tensor& tensor) { return tensor.data == nullptr && tensor.rank == 0; }
+
+Status check_tensor(const TensorRule& rule, const tessera_tensor& tensor, ByteRange* range) {
+  if (Status s = check_rank(rule, tensor); !s.ok()) return s;
+  if (Status s = check_dtype(rule, tensor); !s.ok()) return s;
+  if (Status s = check_sizes(rule, tensor); !s.ok()) return s;
+  std::int64_t elements = 0;
+  std::int64_t extent = 0;
+  if (Status s = measure(rule, tensor, &elements, &extent); !s.ok()) return s;
+
+  *range = {};
+  if (elements == 0) return {};
+  if (tensor.data == nullptr) {
+    return invalid(fmt::format("{}.data is null, but the tensor has {} elements", rule.name, elements));
+  }
+  const std::int64_t size = dtype_size(tensor.dtype);
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (address % static_cast<std::uintptr_t>(size) != 0) {
+    return invalid(fmt::format("{}.data is {}, which is not aligned to its {}-byte elements", rule.name,
+                               fmt::ptr(tensor.data), size));
+  }
+  std::int64_t bytes = 0;
+  std::uintptr_t end = 0;
+  if (__builtin_mul_overflow(extent, size, &bytes) ||
+      __builtin_add_overflow(address, static_cast<std::uintptr_t>(bytes), &end)) {
+    return invalid(fmt::format("{}: shape and strides reach {} elements past data, beyond the address space",
+                               rule.name, extent));
+  }
+  *range = {address, end};
+  return {};
+}
+
+Status check_written_once(std::string_view name, const tessera_tensor& tensor) {
+  std::array<int, TESSERA_MAX_RANK> order{};
+  int used = 0;
+  for (int d = 0; d < tensor.rank; ++d) {
+    if (tensor.shape[d] == 0) return {};
+    if (tensor.shape[d] > 1) order[static_cast<std::size_t>(used++)] = d;
+  }
+  std::sort(order.begin(), order.begin() + used,
+            [&](int a, int b) { return tensor.strides[a] < tensor.strides[b]; });
+  std::int64_t covered = 1;  // elements that the smaller strides span; measure() ruled out overflow
+  for (int i = 0; i < used; ++i) {
+    const int d = order[static_cast<std::size_t>(i)];
+    if (tensor.strides[d] < covered) {
+      return invalid(
+          fmt::format("{}.strides[{}] is {}, so elements of {} overlap each other; at least {} is accepted",
+                      name, d, tensor.strides[d], name, covered));
+    }
+    covered += (tensor.shape[d] - 1) * tensor.strides[d];
+  }
+  return {};
+}
+
+}  // namespace tessera::core
