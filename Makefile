@@ -1,0 +1,51 @@
+# The front door. Every target installs what it needs, builds what it needs, and can be run again.
+.DEFAULT_GOAL := help
+SHELL := bash
+BUILD := build/release
+FUZZ_SECONDS ?= 300
+
+.PHONY: help demo test bench fuzz format lint check-format install clean build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+build: ## install what is missing and build the library and the command line
+	@scripts/setup build
+	@cmake --preset release -DTESSERA_TESTS=OFF > /dev/null
+	@cmake --build --preset release
+
+demo: build ## build, then compute, prove and time real attention on this machine
+	@$(BUILD)/tessera demo
+
+test: ## install, build and run every test this machine can run; say which it could not
+	@scripts/test
+
+bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU
+	@scripts/setup build bench
+	@cmake --preset release -DTESSERA_BENCH=ON > /dev/null
+	@cmake --build --preset release
+	@$(BUILD)/tessera_peers
+
+fuzz: ## fuzz every parser and the validator for FUZZ_SECONDS (300) each
+	@scripts/setup build test
+	@cmake --preset fuzz -DTESSERA_FUZZ_SECONDS=$(FUZZ_SECONDS) > /dev/null
+	@cmake --build --preset fuzz
+	@ctest --preset fuzz
+
+format: ## rewrite the sources with clang-format
+	@scripts/setup test
+	@scripts/sources | xargs clang-format -i
+
+check-format: ## fail if a source is not formatted
+	@scripts/sources | xargs clang-format --dry-run --Werror
+
+lint: ## run clang-tidy over the library, the command line and the tests
+	@scripts/setup build test
+	@cmake --preset release > /dev/null
+	@scripts/lint $(BUILD)
+
+install: build ## install into PREFIX (default /usr/local)
+	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+
+clean: ## remove everything that was built
+	@rm -rf build
