@@ -7,6 +7,7 @@
 #include <tessera/tessera.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tessera::oracle {
@@ -15,6 +16,11 @@ namespace tessera::oracle {
 struct Result {
   std::vector<double> output;
   std::vector<double> lse;
+  // From attend() alone: how far output and lse move, to first order, per unit of relative rounding in
+  // the terms they are summed from. Times the unit roundoff of an arithmetic it says what any single
+  // rounding there may cost; docs/correctness.md derives it.
+  std::vector<double> output_sensitivity;
+  std::vector<double> lse_sensitivity;
 };
 
 // The problem must have passed validation; problem.output and problem.lse are not touched.
@@ -22,6 +28,15 @@ Result attend(const tessera_attention& problem);
 
 // Float arithmetic and a plain two-pass softmax. The output is rounded to problem.output.dtype.
 Result plain(const tessera_attention& problem);
+
+// The same for chosen rows only: results are [rows, value_dim] and [rows]. Fastest where rows of one
+// batch entry and head stand together.
+struct Row {
+  std::int64_t batch = 0, head = 0, query = 0;
+};
+Result attend(const tessera_attention& problem, std::span<const Row> rows);
+Result plain(const tessera_attention& problem, std::span<const Row> rows);
+std::vector<Row> every_row(const tessera_attention& problem);
 
 // One element of a floating tensor as float64; the rounding of a float64 to a dtype and back.
 double load(const void* data, tessera_dtype dtype, std::int64_t index);
