@@ -1,0 +1,217 @@
+// `tessera attend`: attention over arrays in files, written to files, on request proven against the oracle.
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+
+#include "cli/attend_check.hpp"
+#include "cli/attend_inputs.hpp"
+#include "cli/common.hpp"
+#include "cli/select.hpp"
+#include "cli/term.hpp"
+#include "cli/verbs.hpp"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+Files are .npy (NumPy) or .safetensors. A tensor in a .safetensors file is named after a colon,
+file.safetensors:name; without a name the usual ones are tried (q or query, k or key, v or value, mask,
+key_lengths, alibi_slopes, sinks), then the only tensor of the file. Results there are called output
+and lse, and may share one file.
+
+Shapes: query [batch, heads, queries, dim], key [batch, kv_heads, keys, dim], value [batch, kv_heads, keys,
+value_dim]; [heads, rows, dim] and [rows, dim] stand for one batch entry and one head. --layout bshd has the
+rows before the heads. The output has the rank and layout of the query; lse is [batch, heads, queries].
+Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it).
+
+Examples:
+  tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --causal bottom-right
+  tessera attend --query m.safetensors --key m.safetensors --value m.safetensors \
+                 --output r.safetensors --lse r.safetensors --check
+  tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --window 127,0 --align bottom-right
+
+Exit codes: 0 all well; 1 the check failed, and nothing was written; 2 a flag or file is wrong;
+3 this machine cannot compute it.)";
+
+struct Flags : AttendFlags {
+  DeviceFlags device;
+  bool check = false;
+  bool json = false;
+};
+
+struct Outcome {
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  double us = 0;
+  std::optional<AttendCheck> check;
+};
+
+// Rename or not, an output over an input is more often a slip than a wish.
+void refuse_overwriting_inputs(const Flags& flags) {
+  for (const std::string* output : {&flags.output, &flags.lse}) {
+    for (const std::string* input : {&flags.query, &flags.key, &flags.value, &flags.mask, &flags.key_lengths,
+                                     &flags.alibi, &flags.sinks}) {
+      if (output->empty() || input->empty()) continue;
+      const std::string path = files::locate(*output).path;
+      if (files::same_file(path, files::locate(*input).path)) {
+        usage_error(fmt::format("{} is an input of this command; name another file for the result", path));
+      }
+    }
+  }
+}
+
+void stop_unless_ok(tessera_status status) {
+  if (status == TESSERA_OK) return;
+  const int exit_code = status == TESSERA_INVALID_ARGUMENT ? kExitUsage
+                        : status == TESSERA_INTERNAL       ? kExitFailed
+                                                           : kExitUnavailable;
+  throw Stop(exit_code, tessera_last_error());
+}
+
+Outcome compute(const AttendProblem& p, tessera_device device, bool check) {
+  Outcome outcome;
+  stop_unless_ok(tessera_plan(&p.problem, &device, &outcome.plan));
+  const auto start = std::chrono::steady_clock::now();
+  stop_unless_ok(tessera_attend(&p.problem, &device));
+  outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  if (check) outcome.check = check_against_oracle(p.problem, device.threads);
+  return outcome;
+}
+
+Json tensor_json(const files::Tensor& t) {
+  return {{"source", t.source}, {"dtype", files::element_name(t.element)}, {"shape", t.shape}};
+}
+
+void print_as_json(const AttendProblem& p, const Outcome& outcome) {
+  Json json = {{"verb", "attend"}};
+  const std::array<std::pair<const char*, const files::Tensor*>, 9> tensors = {
+      {{"query", &p.query},
+       {"key", &p.key},
+       {"value", &p.value},
+       {"mask", &p.mask},
+       {"key_lengths", &p.key_lengths},
+       {"alibi_slopes", &p.alibi},
+       {"sinks", &p.sinks},
+       {"output", &p.output},
+       {"lse", &p.lse}}};
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor->owner) json[name] = tensor_json(*tensor);
+  }
+  json["kernel"] = outcome.plan.kernel;
+  json["reason"] = outcome.plan.reason;
+  json["threads"] = outcome.plan.threads;
+  json["flops"] = outcome.plan.flops;
+  json["us"] = outcome.us;
+  if (outcome.check) {
+    const AttendCheck& c = *outcome.check;
+    json["check"] = {{"passed", c.passed},           {"worst_error", c.worst_error},
+                     {"plain_error", c.plain_error}, {"worst_ratio", c.worst_ratio},
+                     {"lse_error", c.lse_error},     {"why", c.why}};
+  }
+  print_json(json);
+}
+
+void print_for_people(const AttendProblem& p, const Outcome& outcome, bool written) {
+  const auto line = [](std::string_view label, const std::string& text) {
+    fmt::print("{}  {}\n", paint(Ink::dim, fmt::format("{:<7}", label)), text);
+  };
+  const auto described = [](const files::Tensor& t) {
+    return fmt::format("{} {} {}", t.source, files::element_name(t.element), files::shape_text(t.shape));
+  };
+  line("query", described(p.query));
+  line("key", described(p.key));
+  line("value", described(p.value));
+  line("kernel", fmt::format("{}: {}", outcome.plan.kernel, outcome.plan.reason));
+  line("time",
+       fmt::format("{}, {}", microseconds(outcome.us), si(outcome.plan.flops / outcome.us * 1e6, "FLOP/s")));
+  if (outcome.check) {
+    const AttendCheck& c = *outcome.check;
+    line("check",
+         fmt::format("{}: worst error {:.3g} against float64 (plain implementation: {:.3g}), {:.0f}% of "
+                     "the bound",
+                     c.passed ? paint(Ink::green, "passed") : paint(Ink::red, "failed"), c.worst_error,
+                     c.plain_error, 100 * c.worst_ratio));
+  }
+  if (!written) return;
+  line("output", described(p.output));
+  if (p.lse.owner) line("lse", described(p.lse));
+}
+
+int attend(const Flags& flags) {
+  refuse_overwriting_inputs(flags);
+  tessera_device device = flags.device.resolve();
+  const std::vector<Candidate> chosen = candidates(device, flags.device.kernels);
+  if (flags.device.kernels.size() > 1) usage_error("--kernel names one kernel here; bench compares several");
+  if (!flags.device.kernels.empty()) device.kernel = flags.device.kernels[0].c_str();
+
+  const AttendProblem p = read_problem(flags);
+  std::string error;
+  files::Outputs outputs;
+  std::vector<files::Tensor> results = {p.output};
+  if (!outputs.open(flags.output, "output", &error)) usage_error(error);
+  if (!flags.lse.empty()) {
+    if (!outputs.open(flags.lse, "lse", &error)) usage_error(error);
+    results.push_back(p.lse);
+  }
+
+  const Outcome outcome = compute(p, device, flags.check);
+  const bool good = !outcome.check || outcome.check->passed;
+  if (good && !outputs.save(results, &error)) throw Stop(kExitFailed, error);
+  if (flags.json) {
+    print_as_json(p, outcome);
+  } else {
+    print_for_people(p, outcome, good);
+  }
+  if (!good)
+    throw Stop(kExitFailed, fmt::format("the check failed, nothing was written: {}", outcome.check->why));
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app, int* exit_code) {
+  CLI::App* verb = app.add_subcommand("attend", "Compute attention on arrays from files");
+  const auto flags = std::make_shared<Flags>();
+  const auto aligns = CLI::IsMember({"top-left", "bottom-right"});
+  verb->add_option("--query,-q", flags->query, "Query")->type_name("FILE")->required();
+  verb->add_option("--key,-k", flags->key, "Key")->type_name("FILE")->required();
+  verb->add_option("--value,-v", flags->value, "Value")->type_name("FILE")->required();
+  verb->add_option("--output,-o", flags->output, "Where the result goes")->type_name("FILE")->required();
+  verb->add_option("--lse", flags->lse, "Where the log-sum-exp of each row goes (float32)")
+      ->type_name("FILE");
+  verb->add_option("--layout", flags->layout,
+                   "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
+      ->check(CLI::IsMember({"bhsd", "bshd"}))
+      ->capture_default_str();
+  verb->add_option("--dtype", flags->dtype, "What 16-bit elements of no stated float type are: f16, bf16")
+      ->check(CLI::IsMember({"f16", "bf16"}));
+  verb->add_flag("--convert", flags->convert, "Round float64 inputs to float32");
+  verb->add_option("--causal", flags->causal, "Causal, the queries placed top-left or bottom-right")
+      ->check(aligns);
+  verb->add_option("--window", flags->window,
+                   "Keys seen before and after a query's position; 'unbounded' for all")
+      ->type_name("LEFT,RIGHT");
+  verb->add_option("--align", flags->align, "How the queries of --window and --alibi are placed")
+      ->check(aligns);
+  verb->add_option("--scale", flags->scale, "Scale of the scores; 1/sqrt(dim) if not given")->type_name("X");
+  verb->add_option("--softcap", flags->softcap, "Cap scores smoothly at +-X")->type_name("X");
+  verb->add_option("--mask", flags->mask, "Boolean (true = visible) or additive mask, broadcast like NumPy")
+      ->type_name("FILE");
+  verb->add_option("--key-lengths", flags->key_lengths, "Valid keys of each batch entry")->type_name("FILE");
+  verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]")->type_name("FILE");
+  verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]")->type_name("FILE");
+  flags->device.add_to(*verb, "Use this kernel (`tessera kernels` lists them)");
+  verb->add_flag("--check", flags->check, "Hold the result against the float64 oracle before writing it");
+  verb->add_flag("--json", flags->json, "Print what was done as JSON");
+  verb->footer(kFooter);
+  verb->callback([flags, exit_code] {
+    try {
+      *exit_code = attend(*flags);
+    } catch (const std::bad_alloc&) {
+      throw Stop(kExitUnavailable, "not enough memory for this problem");
+    }
+  });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,35 @@
+// From the files named on the command line to one attention problem over their memory.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/files/tensor.hpp"
+
+namespace tessera::cli {
+
+// The flags of `attend` that say what is computed, as typed; empty where not given.
+struct AttendFlags {
+  std::string query, key, value, mask, key_lengths, alibi, sinks;
+  std::string output, lse;
+  std::string layout = "bhsd";
+  std::string dtype;  // f16 or bf16: what 16-bit elements without a meaning of their own are
+  bool convert = false;
+  std::string causal, window, align;
+  std::string scale, softcap;
+};
+
+// A problem together with the memory it views. Output and lse are allocated, not initialised.
+struct AttendProblem {
+  tessera_attention problem = TESSERA_ATTENTION_INIT;
+  files::Tensor query, key, value, mask, key_lengths, alibi, sinks;
+  // As they will be written: the rank of the query, its dimensions in the order of the layout.
+  files::Tensor output, lse;
+};
+
+// Stops with kExitUsage and a sentence that names the flag or the file.
+AttendProblem read_problem(const AttendFlags& flags);
+
+}  // namespace tessera::cli
