@@ -3,7 +3,10 @@
 // A case is a shape with options and no memory. It is written as one line of words, in any order:
 //   b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 mask=boolean
 //   lengths alibi sinks layout=bshd
-// so that a failing case can be printed, pasted and run again.
+// so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
+// q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
+// mask its shape if that is not the full one (mask=additive:keys). Words may follow a name from the
+// list and then change it: "canon_1 bf16 layout=bshd".
 #pragma once
 
 #include <tessera/tessera.h>
@@ -23,12 +26,12 @@ enum class Layout {
 };
 
 // Which dimensions of a mask tensor are real; the others are 1 and broadcast.
-enum class MaskShape { none, keys, queries_keys, batch_keys, full };
+enum class MaskShape { none, keys, queries_keys, batch_keys, full, heads_queries_keys };
 enum class MaskType { boolean, additive };
 
 struct Case {
   std::string name;   // "mission256", or the words themselves for an unnamed case
-  std::string group;  // "mission", "canonical", "prefill", "decode", "few", "options", "edge"
+  std::string group;  // one of groups(); empty for an unnamed case
 
   std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 64, value_dim = 64;
   tessera_dtype dtype = TESSERA_F32;
@@ -55,6 +58,10 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& all();
+// "mission", "canonical", "prefill", "decode", "cpu" (the big ones) and "few", "options", "edge".
+const std::vector<std::string>& groups();
+// The named case, or nothing; knows the aliases too ("canon_3" is mission512).
+std::optional<Case> find(std::string_view name);
 std::vector<Case> in_group(std::string_view group);
 
 struct Work {

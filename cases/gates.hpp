@@ -1,9 +1,13 @@
 // The correctness gates: a kernel is judged here and nowhere else. See docs/correctness.md.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cases/instance.hpp"
+#include "oracle/oracle.hpp"
 
 namespace tessera::cases {
 
@@ -13,10 +17,30 @@ struct Verdict {
   double worst_error = 0;  // max |output - oracle| over finite elements
   double worst_ratio = 0;  // max of error / bound over output and lse; > 1 fails
   std::string reproduce;   // a `tessera verify ...` command line for this very check
+  std::int64_t rows = 0;   // (batch, head, query) rows of the case, and how many of them met the oracle:
+  std::int64_t rows_judged = 0;  // a large case is judged on its corners and on rows drawn by the seed
 };
 
 // Runs one kernel (by name) on the case: oracle, bound, NaN and inf positions first, guard bands,
-// two runs that must agree bit for bit. `threads` 0 = all cores.
+// two runs that must agree bit for bit, on a CPU a third with another thread count. `threads` 0 = all
+// cores.
 Verdict judge(const Case& c, Input input, std::uint64_t seed, const tessera_device& device);
+
+// The same in two steps, so that several kernels share one truth, and a result that no kernel of the
+// library computed can be judged too.
+struct Expected {
+  std::vector<oracle::Row> rows;                // the judged rows, in order
+  oracle::Result truth;                         // of those rows
+  std::vector<double> output_bound, lse_bound;  // largest error allowed, by element
+  double plain_output_error = 0;                // what the same-precision yardstick is off by, at most
+  double plain_lse_error = 0;
+};
+Expected expect(const Instance& instance);
+
+// Empty, or why there is no result.
+using Attend = std::function<std::string(const tessera_attention&, const tessera_device&)>;
+std::string attend_with_library(const tessera_attention& problem, const tessera_device& device);
+Verdict judge(Instance& instance, const Expected& expected, const tessera_device& device,
+              const Attend& attend = attend_with_library);
 
 }  // namespace tessera::cases

@@ -2,7 +2,9 @@
 // buffer so that a read outside shows up as NaN and a write outside is found.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,8 @@ enum class Input {
 const std::vector<Input>& all_inputs();
 std::string_view name(Input input);
 std::optional<Input> parse_input(std::string_view text);
+// False where the input would be `normal` over again: hidden needs a mask tensor or key lengths.
+bool differs_from_normal(const Case& c, Input input);
 
 class Instance {
  public:
@@ -32,6 +36,8 @@ class Instance {
   Instance& operator=(Instance&&) noexcept;
 
   const Case& shape() const;
+  Input input() const;
+  std::uint64_t seed() const;
   // The problem over this instance's buffers; valid as long as the instance lives.
   const tessera_attention& problem() const;
   tessera_attention& problem();
@@ -39,6 +45,10 @@ class Instance {
   void poison_outputs();  // fills output and lse, gaps included, with a NaN pattern
   // Empty, or which buffer's guard band, gap or input was written to.
   std::string damage() const;
+  // Empty, or the first element of output or lse that still holds the poison.
+  std::string unwritten() const;
+  // Call after changing inputs on purpose: what they hold now is what damage() compares with.
+  void accept_inputs();
   // Output and lse as contiguous float64, [b,h,q,dv] and [b,h,q].
   std::vector<double> output() const;
   std::vector<double> lse() const;

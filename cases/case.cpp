@@ -1,0 +1,339 @@
+// Words to case and back, and the arithmetic of a case.
+#include "cases/case.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+namespace tessera::cases {
+namespace {
+
+// No tensor of a case may hold more elements than this: words come from people, and a slip of the
+// keyboard should give a sentence, not an allocation of a terabyte.
+constexpr double kMaxElements = 8589934592.0;  // 2^33
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 32;
+
+struct MaskShapeName {
+  MaskShape shape;
+  std::string_view name;
+};
+constexpr MaskShapeName kMaskShapes[] = {
+    {MaskShape::full, "full"},
+    {MaskShape::keys, "keys"},
+    {MaskShape::queries_keys, "queries-keys"},
+    {MaskShape::batch_keys, "batch-keys"},
+    {MaskShape::heads_queries_keys, "heads-queries-keys"},
+};
+
+std::string_view align_name(tessera_align align) {
+  return align == TESSERA_ALIGN_TOP_LEFT ? "top-left" : "bottom-right";
+}
+
+double elements(std::initializer_list<std::int64_t> sizes) {
+  double product = 1;
+  for (std::int64_t size : sizes) product *= static_cast<double>(size);
+  return product;
+}
+
+double mask_elements(const Case& c) {
+  switch (c.mask_shape) {
+    case MaskShape::none:
+      return 0;
+    case MaskShape::keys:
+      return elements({c.keys});
+    case MaskShape::queries_keys:
+      return elements({c.queries, c.keys});
+    case MaskShape::batch_keys:
+      return elements({c.batch, c.keys});
+    case MaskShape::heads_queries_keys:
+      return elements({c.heads, c.queries, c.keys});
+    case MaskShape::full:
+      return elements({c.batch, c.heads, c.queries, c.keys});
+  }
+  return 0;
+}
+
+// One line of words being read. Every member returns a sentence, empty if all is well.
+class Reader {
+ public:
+  explicit Reader(Case* c, bool from_list) : case_(c), from_list_(from_list) {}
+
+  std::string word(std::string_view w) {
+    const std::size_t equals = w.find('=');
+    const bool is_number = w.size() > 1 && std::string_view("bhqkdv").find(w[0]) != std::string_view::npos &&
+                           std::string_view("0123456789-+.").find(w[1]) != std::string_view::npos;
+    const bool is_dtype = w == "f32" || w == "f16" || w == "bf16";
+    std::string kind(equals != std::string_view::npos ? w.substr(0, equals) : is_number ? w.substr(0, 1) : w);
+    if (is_dtype) kind = "dtype";
+    if (!seen_.insert(kind).second) return fmt::format("'{}' : {} is given twice", w, kind);
+    if (equals != std::string_view::npos) return option(w, kind, w.substr(equals + 1));
+    if (is_number) return size(w);
+    if (is_dtype) {
+      case_->dtype = w == "f32" ? TESSERA_F32 : w == "f16" ? TESSERA_F16 : TESSERA_BF16;
+      return "";
+    }
+    if (w == "lengths") return case_->key_lengths = true, "";
+    if (w == "alibi") return case_->alibi = true, "";
+    if (w == "sinks") return case_->sinks = true, "";
+    return fmt::format(
+        "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, causal=, "
+        "align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=",
+        w);
+  }
+
+  // What one word alone cannot decide.
+  std::string finish() {
+    Case& c = *case_;
+    if (!from_list_) {
+      if (!seen_.contains("k")) c.keys = c.queries;
+      if (!seen_.contains("v")) c.value_dim = c.dim;
+    }
+    if (seen_.contains("causal") && seen_.contains("align")) {
+      return "causal= and align= : give one of them; causal= already says the alignment";
+    }
+    if (seen_.contains("causal")) {
+      if (seen_.contains("window") && c.right != 0) {
+        return fmt::format("window={},{} : with causal= the right side must be 0", side(c.left),
+                           side(c.right));
+      }
+      c.right = 0;
+      if (!seen_.contains("window")) c.left = TESSERA_UNBOUNDED;
+    }
+    if (c.align == TESSERA_ALIGN_NONE && (c.left != TESSERA_UNBOUNDED || c.right != TESSERA_UNBOUNDED)) {
+      return "window= : needs an alignment, causal= or align= with top-left or bottom-right";
+    }
+    if (c.alibi && c.align == TESSERA_ALIGN_NONE && (c.queries != c.keys || c.key_lengths)) {
+      return "alibi : needs causal= or align= with top-left or bottom-right, since distances from query to "
+             "key "
+             "depend on it here";
+    }
+    return too_large();
+  }
+
+  static std::string side(std::int64_t reach) {
+    return reach == TESSERA_UNBOUNDED ? "inf" : fmt::format("{}", reach);
+  }
+
+ private:
+  template <class T>
+  static bool number(std::string_view text, T* out) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, *out);
+    return error == std::errc() && stop == end;
+  }
+
+  std::string size(std::string_view w) {
+    Case& c = *case_;
+    if (w[0] == 'h') return heads(w);
+    struct Field {
+      char letter;
+      std::int64_t* value;
+      std::int64_t least, most;
+      const char* what;
+    };
+    const Field fields[] = {
+        {'b', &c.batch, 0, kMaxSize, "batch"},
+        {'q', &c.queries, 0, kMaxSize, "queries"},
+        {'k', &c.keys, 0, kMaxSize, "keys"},
+        {'d', &c.dim, 1, TESSERA_MAX_HEAD_DIM, "dim"},
+        {'v', &c.value_dim, 1, TESSERA_MAX_HEAD_DIM, "value dim"},
+    };
+    const Field& f = *std::find_if(std::begin(fields), std::end(fields),
+                                   [&](const Field& field) { return field.letter == w[0]; });
+    if (!number(w.substr(1), f.value)) return fmt::format("'{}' : {} must be a whole number", w, f.what);
+    if (*f.value < f.least) return fmt::format("'{}' : {} must be {} or more", w, f.what, f.least);
+    if (*f.value > f.most) return fmt::format("'{}' : {} must be {} or less", w, f.what, f.most);
+    return "";
+  }
+
+  std::string heads(std::string_view w) {
+    Case& c = *case_;
+    const std::size_t slash = w.find('/');
+    const std::string_view query = w.substr(1, slash == std::string_view::npos ? slash : slash - 1);
+    const std::string_view kv = slash == std::string_view::npos ? query : w.substr(slash + 1);
+    if (!number(query, &c.heads) || !number(kv, &c.kv_heads)) {
+      return fmt::format("'{}' : heads must be a whole number, or query heads/key heads as in h8/2", w);
+    }
+    if (c.heads < 1 || c.kv_heads < 1 || c.heads > kMaxSize) {
+      return fmt::format("'{}' : heads must be between 1 and {}", w, kMaxSize);
+    }
+    if (c.heads % c.kv_heads != 0) {
+      return fmt::format("'{}' : query heads must be a multiple of key heads", w);
+    }
+    return "";
+  }
+
+  std::string option(std::string_view w, std::string_view kind, std::string_view value) {
+    Case& c = *case_;
+    if (kind == "causal" || kind == "align") {
+      if (value != "top-left" && value != "bottom-right") {
+        return fmt::format("'{}' : {} must be top-left or bottom-right", w, kind);
+      }
+      c.align = value == "top-left" ? TESSERA_ALIGN_TOP_LEFT : TESSERA_ALIGN_BOTTOM_RIGHT;
+      return "";
+    }
+    if (kind == "window") return window(w, value);
+    if (kind == "mask") return mask(w, value);
+    if (kind == "scale" || kind == "softcap") {
+      float* field = kind == "scale" ? &c.scale : &c.softcap;
+      if (!number(value, field) || !std::isfinite(*field)) {
+        return fmt::format("'{}' : {} must be a finite number", w, kind);
+      }
+      if (kind == "softcap" && *field < 0) return fmt::format("'{}' : softcap must be 0 or more", w);
+      return "";
+    }
+    if (kind == "layout") {
+      if (value != "bhsd" && value != "bshd" && value != "padded") {
+        return fmt::format("'{}' : layout must be bhsd, bshd or padded", w);
+      }
+      c.layout = value == "bhsd" ? Layout::bhsd : value == "bshd" ? Layout::bshd : Layout::padded;
+      return "";
+    }
+    return fmt::format(
+        "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=", w,
+        kind);
+  }
+
+  std::string window(std::string_view w, std::string_view value) {
+    const std::size_t comma = value.find(',');
+    const auto reach = [](std::string_view text, std::int64_t* out) {
+      if (text == "inf") return *out = TESSERA_UNBOUNDED, true;
+      return number(text, out) && *out >= 0;
+    };
+    if (comma == std::string_view::npos || !reach(value.substr(0, comma), &case_->left) ||
+        !reach(value.substr(comma + 1), &case_->right)) {
+      return fmt::format("'{}' : window must be left,right with each side 0 or more, or inf", w);
+    }
+    return "";
+  }
+
+  std::string mask(std::string_view w, std::string_view value) {
+    const std::size_t colon = value.find(':');
+    const std::string_view type = value.substr(0, colon);
+    const std::string_view shape = colon == std::string_view::npos ? "full" : value.substr(colon + 1);
+    const auto* known = std::find_if(std::begin(kMaskShapes), std::end(kMaskShapes),
+                                     [&](const MaskShapeName& m) { return m.name == shape; });
+    if ((type != "boolean" && type != "additive") || known == std::end(kMaskShapes)) {
+      return fmt::format(
+          "'{}' : mask must be boolean or additive, then optionally :full, :keys, :queries-keys, "
+          ":batch-keys or :heads-queries-keys",
+          w);
+    }
+    case_->mask_type = type == "boolean" ? MaskType::boolean : MaskType::additive;
+    case_->mask_shape = known->shape;
+    return "";
+  }
+
+  std::string too_large() const {
+    const Case& c = *case_;
+    const std::int64_t wide = std::max(c.dim, c.value_dim);
+    const double most = std::max({elements({c.batch, c.heads, c.queries, wide}),
+                                  elements({c.batch, c.kv_heads, c.keys, wide}), mask_elements(c)});
+    if (most <= kMaxElements) return "";
+    return fmt::format("a tensor of this case would hold {:.3g} elements; at most {:.3g} are accepted", most,
+                       kMaxElements);
+  }
+
+  Case* case_;
+  bool from_list_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+std::string words(const Case& c) {
+  std::string out = fmt::format("b{} h{}", c.batch, c.heads);
+  if (c.kv_heads != c.heads) out += fmt::format("/{}", c.kv_heads);
+  out += fmt::format(" q{} k{} d{} v{} {}", c.queries, c.keys, c.dim, c.value_dim,
+                     c.dtype == TESSERA_F32   ? "f32"
+                     : c.dtype == TESSERA_F16 ? "f16"
+                                              : "bf16");
+  if (c.align != TESSERA_ALIGN_NONE) {
+    out += fmt::format(" {}={}", c.right == 0 ? "causal" : "align", align_name(c.align));
+    if (c.left != TESSERA_UNBOUNDED || c.right > 0) {
+      out += fmt::format(" window={},{}", Reader::side(c.left), Reader::side(c.right));
+    }
+  }
+  if (c.scale != 0) out += fmt::format(" scale={}", c.scale);
+  if (c.softcap != 0) out += fmt::format(" softcap={}", c.softcap);
+  if (c.mask_shape != MaskShape::none) {
+    out += c.mask_type == MaskType::boolean ? " mask=boolean" : " mask=additive";
+    for (const MaskShapeName& m : kMaskShapes) {
+      if (m.shape == c.mask_shape && m.shape != MaskShape::full) out += fmt::format(":{}", m.name);
+    }
+  }
+  if (c.key_lengths) out += " lengths";
+  if (c.alibi) out += " alibi";
+  if (c.sinks) out += " sinks";
+  if (c.layout != Layout::bhsd) out += c.layout == Layout::bshd ? " layout=bshd" : " layout=padded";
+  return out;
+}
+
+std::optional<Case> parse(std::string_view text, std::string* error) {
+  std::vector<std::string_view> tokens;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t start = text.find_first_not_of(" \t", at);
+    if (start == std::string_view::npos) break;
+    const std::size_t end = std::min(text.find_first_of(" \t", start), text.size());
+    tokens.push_back(text.substr(start, end - start));
+    at = end;
+  }
+  if (tokens.empty()) {
+    *error = "the case is empty; give a name from the list or words as in 'b2 h8 q256 k256 d64 f16'";
+    return std::nullopt;
+  }
+
+  Case c;
+  const std::optional<Case> named = find(tokens[0]);
+  if (named && tokens.size() == 1) return named;
+  if (named) c = *named;
+  Reader reader(&c, named.has_value());
+  for (std::size_t t = named ? 1 : 0; t < tokens.size(); ++t) {
+    if (std::string sentence = reader.word(tokens[t]); !sentence.empty()) {
+      *error = std::move(sentence);
+      return std::nullopt;
+    }
+  }
+  if (std::string sentence = reader.finish(); !sentence.empty()) {
+    *error = std::move(sentence);
+    return std::nullopt;
+  }
+  c.name = words(c);
+  c.group.clear();
+  return c;
+}
+
+std::vector<Case> in_group(std::string_view group) {
+  std::vector<Case> out;
+  for (const Case& c : all()) {
+    if (c.group == group) out.push_back(c);
+  }
+  return out;
+}
+
+Work work(const Case& c) {
+  double pairs = 0;                               // per batch entry and head
+  std::int64_t first_key = c.keys, past_key = 0;  // the keys any query sees
+  for (std::int64_t i = 0; i < c.queries; ++i) {
+    const std::int64_t at = c.align == TESSERA_ALIGN_BOTTOM_RIGHT ? i + c.keys - c.queries : i;
+    std::int64_t from = 0, to = c.keys;
+    if (c.align != TESSERA_ALIGN_NONE && c.left != TESSERA_UNBOUNDED) from = std::max(from, at - c.left);
+    if (c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED) to = std::min(to, at + c.right + 1);
+    if (from >= to) continue;
+    pairs += static_cast<double>(to - from);
+    first_key = std::min(first_key, from);
+    past_key = std::max(past_key, to);
+  }
+  const double query_rows = elements({c.batch, c.heads, c.queries});
+  const double key_rows = elements({c.batch, c.kv_heads, std::max<std::int64_t>(0, past_key - first_key)});
+  const double both_dims = static_cast<double>(c.dim + c.value_dim);
+  const double element_bytes = c.dtype == TESSERA_F32 ? 4.0 : 2.0;
+  const double mask_bytes = mask_elements(c) * (c.mask_type == MaskType::boolean ? 1.0 : element_bytes);
+  return {2 * pairs * elements({c.batch, c.heads}) * both_dims,
+          (query_rows + key_rows) * both_dims * element_bytes + query_rows * 4 + mask_bytes};
+}
+
+}  // namespace tessera::cases

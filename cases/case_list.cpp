@@ -1,0 +1,214 @@
+// The named cases, written in their own words: name, then the case. Groups "mission" to "cpu" are the
+// shapes people measure; "few", "options" and "edge" are small and there to find mistakes.
+#include <cstdlib>
+
+#include "cases/case.hpp"
+
+namespace tessera::cases {
+namespace {
+
+struct Entry {
+  const char* group;
+  const char* name;
+  const char* words;
+};
+
+constexpr Entry kEntries[] = {
+    {"mission", "mission256", "b2 h8 q256 d64 f16"},
+    {"mission", "mission512", "b2 h8 q512 d64 f16"},
+    {"mission", "mission512_causal", "b2 h8 q512 d64 f16 causal=bottom-right"},
+    {"mission", "mission_b8", "b8 h8 q512 d64 f16"},
+    {"mission", "mission256_bf16", "b2 h8 q256 d64 bf16"},
+    {"mission", "mission512_bf16", "b2 h8 q512 d64 bf16"},
+    {"mission", "mission512_causal_bf16", "b2 h8 q512 d64 bf16 causal=bottom-right"},
+    {"mission", "mission_b8_bf16", "b8 h8 q512 d64 bf16"},
+
+    {"canonical", "canon_1", "b4 h16 q2048 d128 f16"},
+    {"canonical", "canon_1_causal", "b4 h16 q2048 d128 f16 causal=bottom-right"},
+    {"canonical", "canon_1_bf16", "b4 h16 q2048 d128 bf16"},
+    {"canonical", "canon_1_causal_bf16", "b4 h16 q2048 d128 bf16 causal=bottom-right"},
+
+    {"prefill", "d64_1k", "b16 h32 q1024 d64 bf16"},
+    {"prefill", "d64_4k", "b4 h32 q4096 d64 bf16"},
+    {"prefill", "d64_16k", "b1 h32 q16384 d64 bf16"},
+    {"prefill", "d64_16k_causal", "b1 h32 q16384 d64 bf16 causal=bottom-right"},
+    {"prefill", "d128_1k", "b16 h16 q1024 d128 bf16"},
+    {"prefill", "d128_4k", "b4 h16 q4096 d128 bf16"},
+    {"prefill", "d128_4k_causal", "b4 h16 q4096 d128 bf16 causal=bottom-right"},
+    {"prefill", "d128_16k", "b1 h16 q16384 d128 bf16"},
+    {"prefill", "d128_16k_causal", "b1 h16 q16384 d128 bf16 causal=bottom-right"},
+    {"prefill", "d256_16k", "b1 h8 q16384 d256 bf16"},
+    {"prefill", "gqa_prefill_8k_causal", "b1 h32/8 q8192 d128 bf16 causal=bottom-right"},
+
+    {"decode", "decode_4k_b32", "b32 h32/8 q1 k4096 d128 bf16"},
+    {"decode", "decode_32k_b4", "b4 h32/8 q1 k32768 d128 bf16"},
+    {"decode", "decode_128k_b1", "b1 h32/8 q1 k131072 d128 bf16"},
+
+    {"cpu", "cpu_prefill_256", "b2 h8 q256 d64 f32"},
+    {"cpu", "cpu_prefill_512", "b2 h8 q512 d64 f32"},
+    {"cpu", "cpu_prefill_2k", "b1 h16 q2048 d128 f32"},
+    {"cpu", "cpu_prefill_2k_causal", "b1 h16 q2048 d128 f32 causal=bottom-right"},
+    {"cpu", "cpu_decode_4k", "b1 h32/8 q1 k4096 d128 f32"},
+    {"cpu", "cpu_decode_32k", "b1 h32/8 q1 k32768 d128 f32"},
+    {"cpu", "cpu_decode_4k_b8", "b8 h32/8 q1 k4096 d128 f32"},
+    {"cpu", "cpu_few_8x4k", "b1 h32/8 q8 k4096 d128 f32"},
+    {"cpu", "cpu_prefill_256_f16", "b2 h8 q256 d64 f16"},
+    {"cpu", "cpu_prefill_512_f16", "b2 h8 q512 d64 f16"},
+    {"cpu", "cpu_prefill_2k_f16", "b1 h16 q2048 d128 f16"},
+    {"cpu", "cpu_prefill_2k_causal_f16", "b1 h16 q2048 d128 f16 causal=bottom-right"},
+    {"cpu", "cpu_decode_4k_f16", "b1 h32/8 q1 k4096 d128 f16"},
+    {"cpu", "cpu_decode_32k_f16", "b1 h32/8 q1 k32768 d128 f16"},
+    {"cpu", "cpu_decode_4k_b8_f16", "b8 h32/8 q1 k4096 d128 f16"},
+    {"cpu", "cpu_few_8x4k_f16", "b1 h32/8 q8 k4096 d128 f16"},
+    {"cpu", "cpu_prefill_2k_bf16", "b1 h16 q2048 d128 bf16"},
+    {"cpu", "cpu_decode_32k_bf16", "b1 h32/8 q1 k32768 d128 bf16"},
+
+    {"few", "few_2", "b1 h8/2 q2 k700 d64 f16 causal=bottom-right"},
+    {"few", "few_3", "b1 h8/1 q3 k513 d128 f32"},
+    {"few", "few_4", "b1 h8/4 q4 k300 d64 bf16 causal=bottom-right"},
+    {"few", "few_5", "b2 h6/2 q5 k257 d80 f32 layout=bshd"},
+    {"few", "few_7", "b1 h8/2 q7 k640 d128 f16 causal=bottom-right"},
+    {"few", "few_8", "b1 h8/2 q8 k1024 d128 f32 causal=bottom-right"},
+    {"few", "few_12", "b1 h4 q12 k400 d96 bf16"},
+    {"few", "few_16", "b1 h8/2 q16 k512 d128 f16 causal=bottom-right layout=bshd"},
+    {"few", "few_17", "b1 h8/2 q17 k300 d64 f32 lengths"},
+    {"few", "few_24", "b2 h4/1 q24 k333 d64 f16 causal=bottom-right lengths"},
+    {"few", "few_31", "b1 h4/2 q31 k256 d64 bf16 layout=padded"},
+    {"few", "few_33", "b1 h4/2 q33 k500 d128 f32 causal=bottom-right"},
+    {"few", "few_48", "b1 h4/2 q48 k256 d64 f16 causal=bottom-right sinks"},
+    {"few", "few_63", "b1 h4/2 q63 k320 d64 f32 causal=bottom-right"},
+
+    {"options", "plain_f32", "b2 h4 q96 k130 d64 f32"},
+    {"options", "plain_f16", "b2 h4 q96 k130 d64 f16"},
+    {"options", "plain_bf16", "b2 h4 q96 k130 d64 bf16"},
+    {"options", "layout_bshd", "b2 h4/2 q96 k130 d64 f16 layout=bshd"},
+    {"options", "layout_padded", "b2 h4/2 q96 k130 d64 f32 layout=padded"},
+    {"options", "gqa", "b2 h8/2 q70 k130 d64 f16"},
+    {"options", "mqa", "b2 h8/1 q70 k130 d64 bf16"},
+    {"options", "scale", "b1 h2 q96 k130 d64 f32 scale=0.3"},
+    {"options", "scale_negative", "b1 h2 q96 k130 d64 f32 scale=-0.125"},
+    {"options", "causal_top_left", "b1 h4 q130 k96 d64 f32 causal=top-left"},
+    {"options", "causal_top_left_wide", "b1 h4 q96 k130 d64 f16 causal=top-left"},
+    {"options", "causal_bottom_right", "b1 h4 q96 k130 d64 f32 causal=bottom-right"},
+    {"options", "window_causal", "b1 h4 q160 k200 d64 f16 causal=bottom-right window=31,0"},
+    {"options", "window_both_sides", "b1 h4 q160 k200 d64 f32 align=top-left window=17,40"},
+    {"options", "window_right_only", "b1 h4 q160 k200 d64 f32 align=bottom-right window=inf,9"},
+    {"options", "window_left_only", "b1 h4 q160 k200 d64 bf16 align=bottom-right window=9,inf"},
+    {"options", "mask_boolean_full", "b2 h3 q70 k90 d64 f32 mask=boolean"},
+    {"options", "mask_boolean_keys", "b2 h3 q70 k90 d64 f16 mask=boolean:keys"},
+    {"options", "mask_boolean_queries_keys", "b2 h3 q70 k90 d64 f16 mask=boolean:queries-keys"},
+    {"options", "mask_boolean_batch_keys", "b3 h3 q70 k90 d64 bf16 mask=boolean:batch-keys"},
+    {"options", "mask_boolean_heads", "b2 h3 q70 k90 d64 f32 mask=boolean:heads-queries-keys layout=padded"},
+    {"options", "mask_additive_full", "b2 h3 q70 k90 d64 f32 mask=additive"},
+    {"options", "mask_additive_keys", "b2 h3 q70 k90 d64 bf16 mask=additive:keys"},
+    {"options", "mask_additive_queries_keys", "b2 h3 q70 k90 d64 f16 mask=additive:queries-keys"},
+    {"options", "mask_additive_batch_keys", "b3 h3 q70 k90 d64 f16 mask=additive:batch-keys"},
+    {"options", "mask_additive_heads",
+     "b2 h3 q70 k90 d64 f16 mask=additive:heads-queries-keys layout=padded"},
+    {"options", "lengths", "b5 h4/2 q40 k130 d64 f16 lengths"},
+    {"options", "lengths_causal", "b5 h4/2 q40 k130 d64 f32 lengths causal=bottom-right"},
+    {"options", "lengths_decode", "b6 h8/2 q1 k600 d128 f16 lengths"},
+    {"options", "softcap", "b1 h4 q96 k130 d64 f32 softcap=30"},
+    {"options", "softcap_tight", "b1 h4 q96 k130 d64 f16 softcap=0.5"},
+    {"options", "alibi", "b2 h4 q96 k130 d64 f32 alibi align=top-left"},
+    {"options", "alibi_bottom_right", "b2 h4 q96 k130 d64 f16 alibi align=bottom-right"},
+    {"options", "sinks", "b2 h4 q96 k130 d64 f32 sinks"},
+    {"options", "sinks_decode", "b2 h8/2 q1 k900 d128 bf16 sinks"},
+    {"options", "mask_and_causal", "b2 h4/2 q70 k90 d64 f32 mask=additive causal=bottom-right"},
+    {"options", "mask_and_window",
+     "b2 h4/2 q70 k90 d64 f16 mask=boolean:queries-keys causal=top-left window=40,0"},
+    {"options", "gemma_like",
+     "b1 h8/4 q90 k200 d256 bf16 causal=bottom-right window=64,0 softcap=50 scale=0.0625"},
+    {"options", "gpt_oss_like", "b1 h8/1 q90 k200 d64 bf16 causal=bottom-right window=127,0 sinks"},
+    {"options", "everything_f32",
+     "b3 h6/2 q65 k130 d72 v40 f32 causal=bottom-right window=50,0 scale=0.2 softcap=20 mask=additive "
+     "lengths "
+     "alibi sinks layout=padded"},
+    {"options", "everything_f16",
+     "b3 h6/2 q65 k130 d64 f16 align=top-left window=50,20 softcap=10 mask=boolean:batch-keys lengths alibi "
+     "sinks "
+     "layout=bshd"},
+    {"options", "everything_decode",
+     "b4 h8/2 q1 k777 d128 bf16 causal=bottom-right window=600,0 softcap=15 mask=additive:batch-keys lengths "
+     "alibi "
+     "sinks"},
+
+    {"edge", "one_by_one", "b1 h1 q1 k1 d1 f32"},
+    {"edge", "one_by_one_f16", "b1 h1 q1 k1 d64 f16"},
+    {"edge", "two_by_two", "b1 h1 q2 k2 d2 f32 causal=top-left"},
+    {"edge", "square_63", "b1 h2 q63 d64 f16 causal=bottom-right"},
+    {"edge", "square_65", "b1 h2 q65 d64 f32"},
+    {"edge", "square_511", "b1 h1 q511 d64 f32 causal=bottom-right"},
+    {"edge", "square_513", "b1 h1 q513 d64 f16 causal=top-left"},
+    {"edge", "long_row_1x513", "b1 h3 q1 k513 d64 f32"},
+    {"edge", "long_row_2x4097", "b1 h2/1 q2 k4097 d64 f16"},
+    {"edge", "tall_513x1", "b1 h2 q513 k1 d64 f32"},
+    {"edge", "tall_bottom_right", "b1 h2 q130 k66 d64 f32 causal=bottom-right"},
+    {"edge", "tall_bottom_right_window", "b1 h2 q130 k66 d64 f16 causal=bottom-right window=5,0"},
+    {"edge", "window_of_one", "b1 h2 q96 k96 d64 f32 causal=top-left window=0,0"},
+    {"edge", "window_past_the_keys", "b1 h2 q200 k64 d64 f32 align=top-left window=3,3"},
+    {"edge", "d1", "b1 h2 q65 k70 d1 f32"},
+    {"edge", "d3", "b1 h2 q65 k70 d3 f16"},
+    {"edge", "d3_padded", "b2 h2 q33 k37 d3 v5 f32 layout=padded"},
+    {"edge", "d8", "b1 h2 q65 k70 d8 bf16"},
+    {"edge", "d40", "b1 h2 q65 k70 d40 f16"},
+    {"edge", "d80", "b1 h2 q65 k70 d80 f32"},
+    {"edge", "d96", "b1 h2 q65 k70 d96 bf16"},
+    {"edge", "d192_v128", "b1 h2 q65 k70 d192 v128 f16 causal=bottom-right"},
+    {"edge", "d256", "b1 h2 q65 k70 d256 f32"},
+    {"edge", "d576_v512", "b1 h4/1 q5 k130 d576 v512 bf16"},
+    {"edge", "d1024", "b1 h1 q9 k33 d1024 f32"},
+    {"edge", "v1", "b1 h2 q33 k40 d64 v1 f32"},
+    {"edge", "v7", "b1 h2 q33 k40 d64 v7 f16"},
+    {"edge", "no_keys", "b2 h2 q5 k0 d64 f32"},
+    {"edge", "no_keys_sinks", "b2 h2 q5 k0 d64 f16 sinks"},
+    {"edge", "no_queries", "b2 h2 q0 k5 d64 f32"},
+    {"edge", "no_batch", "b0 h2 q5 k5 d64 f32"},
+    {"edge", "many_heads", "b3 h40/5 q1 k33 d64 f16"},
+    {"edge", "mqa_wide", "b1 h71/1 q1 k100 d64 f32"},
+};
+
+struct Alias {
+  const char* alias;
+  const char* name;
+};
+constexpr Alias kAliases[] = {{"canon_3", "mission512"}, {"canon_3_causal", "mission512_causal"}};
+
+}  // namespace
+
+const std::vector<Case>& all() {
+  static const std::vector<Case> list = [] {
+    std::vector<Case> cases;
+    for (const Entry& entry : kEntries) {
+      std::string error;
+      // parse() looks the first word up in this very list unless it is a batch size, as it is throughout.
+      std::optional<Case> c = parse(entry.words, &error);
+      if (!c) std::abort();  // a slip in the table above; the tests read every line of it
+      c->name = entry.name;
+      c->group = entry.group;
+      cases.push_back(*c);
+    }
+    return cases;
+  }();
+  return list;
+}
+
+const std::vector<std::string>& groups() {
+  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",
+                                                "cpu",     "few",       "options", "edge"};
+  return list;
+}
+
+std::optional<Case> find(std::string_view name) {
+  // Sizes are never names: this also keeps all() from being asked while it is being filled.
+  if (name.size() > 1 && name[0] == 'b' && name[1] >= '0' && name[1] <= '9') return std::nullopt;
+  for (const Alias& a : kAliases) {
+    if (a.alias == name) name = a.name;
+  }
+  for (const Case& c : all()) {
+    if (c.name == name) return c;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera::cases

@@ -1,0 +1,283 @@
+// The gates, in the order in which they are asked. docs/correctness.md says why each is there and where
+// the bound comes from.
+#include "cases/gates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "cases/random.hpp"
+
+namespace tessera::cases {
+namespace {
+
+// Unit roundoff of float32, and how many roundings beside the sums' own an honest float32 kernel makes
+// on the way to a score: folding scale and log2(e), applying them, adding a bias, subtracting the maximum.
+constexpr double kUnitRoundoff = 0x1p-24;
+constexpr double kScoreRoundings = 4;
+
+// Beyond this many multiply-adds for the oracle, rows are drawn instead of all being judged.
+constexpr double kJudgedMultiplyAdds = 6e8;
+constexpr std::int64_t kFewestRows = 16;
+
+// The gates of the seed shapes, kept beside the derived bound.
+constexpr double kSeedTolerance = 1e-2;
+
+std::vector<oracle::Row> rows_to_judge(const Instance& instance) {
+  const Case& c = instance.shape();
+  const std::int64_t total = c.batch * c.heads * c.queries;
+  const double row_cost = static_cast<double>(c.keys + 1) * static_cast<double>(c.dim + c.value_dim);
+  const std::int64_t wanted =
+      std::max(kFewestRows, static_cast<std::int64_t>(std::min(kJudgedMultiplyAdds / row_cost, 1e9)));
+  if (total <= wanted) return oracle::every_row(instance.problem());
+
+  std::set<std::int64_t> chosen = {0, c.queries - 1, total - c.queries, total - 1};
+  const Random draw(instance.seed(), 77);
+  for (std::uint64_t n = 0; static_cast<std::int64_t>(chosen.size()) < wanted; ++n) {
+    chosen.insert(draw.below(n, total));
+  }
+  std::vector<oracle::Row> rows;
+  for (std::int64_t r : chosen)
+    rows.push_back({r / c.queries / c.heads, r / c.queries % c.heads, r % c.queries});
+  return rows;
+}
+
+struct Judges {
+  oracle::Result truth, plain;
+};
+
+void append(std::vector<double>* to, const std::vector<double>& more) {
+  to->insert(to->end(), more.begin(), more.end());
+}
+
+// Both judges over the rows, several threads side by side.
+Judges ask_judges(const tessera_attention& problem, const std::vector<oracle::Row>& rows) {
+  const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+  const std::size_t parts = rows.size() < 64 ? 1 : cores;
+  std::vector<Judges> part(parts);
+  const auto work = [&](std::size_t n) {
+    const std::size_t first = rows.size() * n / parts, last = rows.size() * (n + 1) / parts;
+    const std::span<const oracle::Row> mine(rows.data() + first, last - first);
+    part[n] = {oracle::attend(problem, mine), oracle::plain(problem, mine)};
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t n = 1; n < parts; ++n) threads.emplace_back(work, n);
+  work(0);
+  for (std::thread& t : threads) t.join();
+
+  Judges all = std::move(part[0]);
+  for (std::size_t n = 1; n < parts; ++n) {
+    append(&all.truth.output, part[n].truth.output);
+    append(&all.truth.lse, part[n].truth.lse);
+    append(&all.truth.output_sensitivity, part[n].truth.output_sensitivity);
+    append(&all.truth.lse_sensitivity, part[n].truth.lse_sensitivity);
+    append(&all.plain.output, part[n].plain.output);
+    append(&all.plain.lse, part[n].plain.lse);
+  }
+  return all;
+}
+
+double largest_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    if (std::isfinite(a[n]) && std::isfinite(b[n])) largest = std::max(largest, std::fabs(a[n] - b[n]));
+  }
+  return largest;
+}
+
+std::vector<double> bounds(tessera_dtype dtype, double plain_error, const std::vector<double>& truth,
+                           const std::vector<double>& sensitivity) {
+  std::vector<double> out(truth.size());
+  for (std::size_t n = 0; n < truth.size(); ++n) {
+    out[n] = 2 * plain_error + oracle::rounding_step(dtype, truth[n]) +
+             kScoreRoundings * kUnitRoundoff * sensitivity[n];
+  }
+  return out;
+}
+
+// What one judged tensor says; the row and column of an element make its place.
+struct Comparison {
+  std::string_view tensor;
+  tessera_dtype dtype;
+  std::int64_t columns;
+  const std::vector<double>& got;  // of the judged rows
+  const std::vector<double>& truth;
+  const std::vector<double>& bound;
+};
+
+std::string place(const Comparison& c, const Expected& e, std::size_t n) {
+  const oracle::Row& row = e.rows[n / static_cast<std::size_t>(c.columns)];
+  std::string out = fmt::format("{}[{},{},{}", c.tensor, row.batch, row.head, row.query);
+  if (c.columns > 1 || c.tensor == "output")
+    out += fmt::format(",{}", n % static_cast<std::size_t>(c.columns));
+  return out + "]";
+}
+
+std::string check_nonfinite(const Comparison& c, const Expected& e) {
+  for (std::size_t n = 0; n < c.truth.size(); ++n) {
+    const double want = oracle::round_to(c.dtype, c.truth[n]);
+    const bool same = std::isfinite(want) ? std::isfinite(c.got[n])
+                      : std::isnan(want)  ? std::isnan(c.got[n])
+                                          : c.got[n] == want;
+    if (!same) {
+      return fmt::format("NaN and inf positions: {} is {}, the oracle says {}", place(c, e, n), c.got[n],
+                         c.truth[n]);
+    }
+  }
+  return "";
+}
+
+std::string check_bound(const Comparison& c, const Expected& e, Verdict* verdict) {
+  std::string why;
+  double worst = 0;
+  for (std::size_t n = 0; n < c.truth.size(); ++n) {
+    if (!std::isfinite(c.truth[n]) || !std::isfinite(c.got[n])) continue;
+    const double error = std::fabs(c.got[n] - c.truth[n]);
+    const double ratio = error / c.bound[n];
+    if (c.tensor == "output") verdict->worst_error = std::max(verdict->worst_error, error);
+    verdict->worst_ratio = std::max(verdict->worst_ratio, ratio);
+    if (ratio > std::max(1.0, worst)) {
+      worst = ratio;
+      why = fmt::format(
+          "bound: {} is {:.9g}, the oracle says {:.9g}; off by {:.3g}, {:.2f} times the bound {:.3g}",
+          place(c, e, n), c.got[n], c.truth[n], error, ratio, c.bound[n]);
+    }
+  }
+  return why;
+}
+
+// A row that sees nothing is exactly 0, not merely small.
+std::string check_empty_rows(const Comparison& c, const Expected& e) {
+  for (std::size_t n = 0; n < c.truth.size(); ++n) {
+    const bool empty = e.truth.lse[n / static_cast<std::size_t>(c.columns)] == -INFINITY;
+    if (empty && c.got[n] != 0) {
+      return fmt::format("empty row: {} is {:.9g}, but nothing is visible there and the output must be 0",
+                         place(c, e, n), c.got[n]);
+    }
+  }
+  return "";
+}
+
+std::string check_seed_tolerance(const Comparison& c, const Expected& e) {
+  for (std::size_t n = 0; n < c.truth.size(); ++n) {
+    const double error = std::fabs(c.got[n] - c.truth[n]);
+    if (std::isfinite(c.truth[n]) && !(error <= kSeedTolerance + kSeedTolerance * std::fabs(c.truth[n]))) {
+      return fmt::format("atol = rtol = 1e-2: {} is {:.9g}, the oracle says {:.9g}", place(c, e, n), c.got[n],
+                         c.truth[n]);
+    }
+  }
+  return "";
+}
+
+// The elements of the judged rows out of those of all rows.
+std::vector<double> of_rows(const std::vector<double>& all, const Case& c, const Expected& e,
+                            std::int64_t columns) {
+  if (static_cast<std::int64_t>(e.rows.size()) == c.batch * c.heads * c.queries) return all;
+  std::vector<double> out;
+  for (const oracle::Row& row : e.rows) {
+    const std::int64_t at = ((row.batch * c.heads + row.head) * c.queries + row.query) * columns;
+    out.insert(out.end(), all.begin() + at, all.begin() + at + columns);
+  }
+  return out;
+}
+
+std::string check_values(const Instance& instance, const Expected& e, Verdict* verdict) {
+  const Case& c = instance.shape();
+  const std::vector<double> output = of_rows(instance.output(), c, e, c.value_dim);
+  const Comparison outputs{"output", c.dtype, c.value_dim, output, e.truth.output, e.output_bound};
+  const bool with_lse = instance.problem().lse.data != nullptr;
+  const std::vector<double> lse = with_lse ? of_rows(instance.lse(), c, e, 1) : e.truth.lse;
+  const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, e.lse_bound};
+
+  if (std::string why = check_nonfinite(outputs, e); !why.empty()) return why;
+  if (std::string why = check_nonfinite(lses, e); !why.empty()) return why;
+  std::string why = check_bound(outputs, e, verdict);
+  const std::string lse_why = check_bound(lses, e, verdict);
+  if (why.empty()) why = lse_why;
+  if (why.empty()) why = check_empty_rows(outputs, e);
+  if (why.empty() && (c.group == "mission" || c.group == "canonical")) why = check_seed_tolerance(outputs, e);
+  return why;
+}
+
+std::string run(Instance& instance, const tessera_device& device, const Attend& attend) {
+  instance.poison_outputs();
+  std::string why = attend(instance.problem(), device);
+  if (!why.empty()) return fmt::format("no result: {}", why);
+  if (why = instance.damage(); !why.empty()) return fmt::format("guard bands: {}", why);
+  if (why = instance.unwritten(); !why.empty()) return fmt::format("poison: {}", why);
+  return "";
+}
+
+std::string all_gates(Instance& instance, const Expected& expected, const tessera_device& device,
+                      const Attend& attend, Verdict* verdict) {
+  if (std::string why = run(instance, device, attend); !why.empty()) return why;
+  if (std::string why = check_values(instance, expected, verdict); !why.empty()) return why;
+
+  const std::vector<unsigned char> first = instance.output_bytes();
+  if (std::string why = run(instance, device, attend); !why.empty()) return "second run: " + why;
+  if (instance.output_bytes() != first) return "repeat: a second run gave other bits";
+
+  if (device.kind != TESSERA_CPU) return "";
+  tessera_device other = device;
+  other.threads = device.threads == 1 ? 3 : 1;
+  if (std::string why = run(instance, other, attend); !why.empty())
+    return fmt::format("{} threads: {}", other.threads, why);
+  if (instance.output_bytes() != first) {
+    return fmt::format("threads: {} threads gave other bits than {}", other.threads, device.threads);
+  }
+  return "";
+}
+
+std::string reproduce_command(const Instance& instance, const tessera_device& device) {
+  const Case& c = instance.shape();
+  const std::optional<Case> named = find(c.name);
+  std::string out =
+      fmt::format("tessera verify --case \"{}\" --input {} --seed {}",
+                  named && *named == c ? c.name : words(c), name(instance.input()), instance.seed());
+  if (device.kernel != nullptr) out += fmt::format(" --kernel {}", device.kernel);
+  if (device.kind == TESSERA_CUDA) out += " --device cuda";
+  if (device.threads != 0) out += fmt::format(" --threads {}", device.threads);
+  return out;
+}
+
+}  // namespace
+
+Expected expect(const Instance& instance) {
+  Expected e;
+  e.rows = rows_to_judge(instance);
+  Judges judges = ask_judges(instance.problem(), e.rows);
+  e.truth = std::move(judges.truth);
+  e.plain_output_error = largest_distance(judges.plain.output, e.truth.output);
+  e.plain_lse_error = largest_distance(judges.plain.lse, e.truth.lse);
+  const tessera_dtype dtype = instance.problem().output.dtype;
+  e.output_bound = bounds(dtype, e.plain_output_error, e.truth.output, e.truth.output_sensitivity);
+  e.lse_bound = bounds(TESSERA_F32, e.plain_lse_error, e.truth.lse, e.truth.lse_sensitivity);
+  return e;
+}
+
+std::string attend_with_library(const tessera_attention& problem, const tessera_device& device) {
+  if (tessera_attend(&problem, &device) == TESSERA_OK) return "";
+  return tessera_last_error();
+}
+
+Verdict judge(Instance& instance, const Expected& expected, const tessera_device& device,
+              const Attend& attend) {
+  const Case& c = instance.shape();
+  Verdict verdict;
+  verdict.rows = c.batch * c.heads * c.queries;
+  verdict.rows_judged = static_cast<std::int64_t>(expected.rows.size());
+  verdict.reproduce = reproduce_command(instance, device);
+  verdict.why = all_gates(instance, expected, device, attend, &verdict);
+  verdict.passed = verdict.why.empty();
+  return verdict;
+}
+
+Verdict judge(const Case& c, Input input, std::uint64_t seed, const tessera_device& device) {
+  Instance instance(c, input, seed);
+  return judge(instance, expect(instance), device);
+}
+
+}  // namespace tessera::cases

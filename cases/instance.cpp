@@ -1,0 +1,389 @@
+// Makes the tensors of a case: strides for the layout, buffers with guard bands, values from the seed.
+#include "cases/instance.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cases/buffer.hpp"
+#include "cases/fill.hpp"
+#include "cases/random.hpp"
+#include "oracle/oracle.hpp"
+
+namespace tessera::cases {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Each tensor draws from a stream of its own, so that adding an option leaves the others' values alone.
+enum Stream : std::uint64_t { kQuery = 1, kKey, kValue, kMask, kHiddenRow, kLengths, kSinks, kChoices };
+
+struct InputName {
+  Input input;
+  std::string_view name;
+};
+constexpr InputName kInputNames[] = {
+    {Input::normal, "normal"},       {Input::large, "large"},   {Input::dominant, "dominant"},
+    {Input::equal, "equal"},         {Input::hidden, "hidden"}, {Input::tiny, "tiny"},
+    {Input::nonfinite, "nonfinite"},
+};
+
+}  // namespace
+
+struct Instance::Impl {
+  Case c;
+  Input input;
+  std::uint64_t seed;
+  tessera_attention problem = TESSERA_ATTENTION_INIT;
+  std::vector<Buffer> inputs;
+  std::vector<Buffer> outputs;  // output, lse
+  std::vector<std::uint64_t> fingerprints;
+
+  Impl(const Case& shape, Input kind, std::uint64_t number);
+  Random random(Stream stream) const { return {seed, stream}; }
+  double scale() const {
+    return c.scale != 0 ? static_cast<double>(c.scale) : 1 / std::sqrt(static_cast<double>(c.dim));
+  }
+
+  void allocate(std::string_view name, tessera_tensor* t, std::vector<Buffer>* list) {
+    list->emplace_back(name, t, c.layout == Layout::padded ? 1 : 0);
+  }
+  void make_vectors();
+  void make_mask();
+  void make_rows();
+  void make_dominant();
+  void make_nonfinite();
+  bool hidden_from_all(std::int64_t b, std::int64_t j) const;
+  void set_row(const tessera_tensor& t, std::int64_t b, std::int64_t h, std::int64_t row, double value) {
+    const std::int64_t at = b * t.strides[0] + h * t.strides[1] + row * t.strides[2];
+    for (std::int64_t d = 0; d < t.shape[3]; ++d) oracle::store(t.data, t.dtype, at + d, value);
+  }
+};
+
+Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
+    : c(shape), input(kind), seed(number) {
+  tessera_attention& p = problem;
+  p.query = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.dim});
+  p.key = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.dim});
+  p.value = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.value_dim});
+  p.output = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.value_dim});
+  p.lse = make_tensor(TESSERA_F32, {c.batch, c.heads, c.queries});
+  for (tessera_tensor* t : {&p.query, &p.key, &p.value, &p.output, &p.lse}) apply_layout(t, c.layout);
+  p.scale = c.scale;
+  p.softcap = c.softcap;
+  p.mask.align = c.align;
+  p.mask.left = c.left;
+  p.mask.right = c.right;
+
+  allocate("query", &p.query, &inputs);
+  allocate("key", &p.key, &inputs);
+  allocate("value", &p.value, &inputs);
+  allocate("output", &p.output, &outputs);
+  allocate("lse", &p.lse, &outputs);
+  make_vectors();
+  if (c.mask_shape != MaskShape::none) make_mask();
+  make_rows();
+  if (input == Input::dominant) make_dominant();
+  if (input == Input::nonfinite) make_nonfinite();
+  for (const Buffer& b : inputs) fingerprints.push_back(b.fingerprint());
+}
+
+// Key lengths, slopes and sinks. The seed also picks among the types and ranks the interface takes.
+void Instance::Impl::make_vectors() {
+  const Random choices = random(kChoices);
+  if (c.key_lengths) {
+    const bool wide = choices.word(0) % 2 == 0;
+    problem.key_lengths = make_tensor(wide ? TESSERA_I64 : TESSERA_I32, {c.batch});
+    allocate("key_lengths", &problem.key_lengths, &inputs);
+    const Random lengths = random(kLengths);
+    const std::int64_t turn = lengths.below(0, c.batch > 1 ? 4 : 8);
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      // Of every four neighbours one is full, one empty (a single entry is so more rarely), two between.
+      const std::int64_t which = (b + turn) % (c.batch > 1 ? 4 : 8);
+      std::int64_t length = lengths.below(1 + static_cast<std::uint64_t>(b), c.keys + 1);
+      if (which == 0) length = c.keys;
+      if (which == 1) length = 0;
+      if (wide)
+        static_cast<std::int64_t*>(problem.key_lengths.data)[b] = length;
+      else
+        static_cast<std::int32_t*>(problem.key_lengths.data)[b] = static_cast<std::int32_t>(length);
+    }
+  }
+  if (c.alibi) {
+    const bool per_batch = choices.word(1) % 2 == 0;
+    tessera_tensor& t = problem.alibi_slopes;
+    t = per_batch ? make_tensor(TESSERA_F32, {c.batch, c.heads}) : make_tensor(TESSERA_F32, {c.heads});
+    allocate("alibi_slopes", &t, &inputs);
+    const std::int64_t count = per_batch ? c.batch * c.heads : c.heads;
+    for (std::int64_t n = 0; n < count; ++n) {
+      static_cast<float*>(t.data)[n] =
+          0.5f / static_cast<float>(1 + n % c.heads) + 0.01f * static_cast<float>(n / c.heads);
+    }
+  }
+  if (c.sinks) {
+    problem.sinks = make_tensor(TESSERA_F32, {c.heads});
+    allocate("sinks", &problem.sinks, &inputs);
+    const Random sinks = random(kSinks);
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      const auto index = static_cast<std::uint64_t>(h);
+      const bool none = sinks.word(index + (1u << 20)) % 8 == 0;  // exp(-inf) = 0: a sink that is not there
+      static_cast<float*>(problem.sinks.data)[h] = none ? -INFINITY : sinks.normal(index);
+    }
+  }
+}
+
+void Instance::Impl::make_mask() {
+  const bool boolean = c.mask_type == MaskType::boolean;
+  const Random choices = random(kChoices);
+  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, c.dtype};
+  const tessera_dtype dtype = boolean ? TESSERA_BOOL : floats[choices.word(2) % 4];
+  tessera_tensor& t = problem.mask.tensor;
+  switch (c.mask_shape) {
+    case MaskShape::none:
+      return;
+    case MaskShape::keys:
+      t = make_tensor(dtype, {c.keys});
+      break;
+    case MaskShape::queries_keys:
+      t = make_tensor(dtype, {c.queries, c.keys});
+      break;
+    case MaskShape::batch_keys:
+      t = make_tensor(dtype, {c.batch, 1, 1, c.keys});
+      break;
+    case MaskShape::heads_queries_keys:
+      t = make_tensor(dtype, {c.heads, c.queries, c.keys});
+      break;
+    case MaskShape::full:
+      t = make_tensor(dtype, {c.batch, c.heads, c.queries, c.keys});
+      break;
+  }
+  if (c.layout == Layout::padded) set_strides(&t, 1, 5);
+  allocate("mask.tensor", &t, &inputs);
+
+  const Random draws = random(kMask);
+  const Random rows = random(kHiddenRow);
+  // hidden: a quarter of the mask's rows hide every key. A mask of one row hides half of its keys.
+  const bool one_row = c.mask_shape == MaskShape::keys;
+  inputs.back().for_each_element([&](std::int64_t e, std::int64_t at) {
+    const auto index = static_cast<std::uint64_t>(e);
+    const auto row = static_cast<std::uint64_t>(c.keys == 0 ? 0 : e / c.keys);
+    const std::uint64_t noise = draws.word(index);
+    bool hide = noise % 8 == 0;
+    if (input == Input::hidden) hide = one_row ? noise % 2 == 0 : hide || (rows.word(row) % 4 == 0);
+    if (boolean) {
+      // Any nonzero byte is true.
+      static_cast<unsigned char*>(t.data)[at] = hide ? 0 : static_cast<unsigned char>(1 + (noise >> 8) % 255);
+    } else {
+      const double bias = static_cast<double>(normal_table()[noise >> 48]);
+      oracle::store(t.data, t.dtype, at, hide ? -kInfinity : bias);
+    }
+  });
+}
+
+void Instance::Impl::make_rows() {
+  double query_key_factor = 1;
+  if (input == Input::large) {
+    // The product of two factors puts the deviation of the scores at 1e4.
+    const double per_unit = std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim));
+    query_key_factor = std::min(1000.0, std::sqrt(1e4 / per_unit));
+  }
+  const struct {
+    const tessera_tensor& tensor;
+    Stream stream;
+    double factor;
+  } parts[] = {{problem.query, kQuery, query_key_factor},
+               {problem.key, kKey, query_key_factor},
+               {problem.value, kValue, 1.0}};
+  for (const auto& part : parts) {
+    const Random draws = random(part.stream);
+    if (input == Input::equal) {
+      fill_with(part.tensor, draws, [](std::int64_t, std::int64_t, double) { return 0.75; });
+    } else if (input == Input::tiny) {
+      // Rows in turn around the smallest normal number and well inside the subnormal ones.
+      const double least = c.dtype == TESSERA_F16 ? 0x1p-14 : 0x1p-126;
+      fill_with(part.tensor, draws, [=](std::int64_t row, std::int64_t, double draw) {
+        return draw * least * (row % 2 == 0 ? 1 : 0x1p-5);
+      });
+    } else {
+      fill_normal(part.tensor, draws, part.factor);
+    }
+  }
+}
+
+// Queries share a direction of +-1, and one key per head points along it: its score is about 50.
+void Instance::Impl::make_dominant() {
+  const Random choices = random(kChoices);
+  const auto along = [&](std::int64_t d) {
+    return choices.word(1000 + static_cast<std::uint64_t>(d)) % 2 == 0 ? 1.0 : -1.0;
+  };
+  fill_with(problem.query, random(kQuery),
+            [&](std::int64_t, std::int64_t d, double draw) { return along(d) + 0.25 * draw; });
+  if (c.keys == 0) return;
+  const double length = std::clamp(50 / (scale() * static_cast<double>(c.dim)), -1000.0, 1000.0);
+  const tessera_tensor& key = problem.key;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t h = 0; h < c.kv_heads; ++h) {
+      const std::int64_t j = choices.below(100000 + static_cast<std::uint64_t>(b * c.kv_heads + h), c.keys);
+      const std::int64_t at = b * key.strides[0] + h * key.strides[1] + j * key.strides[2];
+      for (std::int64_t d = 0; d < c.dim; ++d) oracle::store(key.data, key.dtype, at + d, length * along(d));
+    }
+  }
+}
+
+bool Instance::Impl::hidden_from_all(std::int64_t b, std::int64_t j) const {
+  std::int64_t length = c.keys;
+  if (c.key_lengths) {
+    const void* lengths = problem.key_lengths.data;
+    length = problem.key_lengths.dtype == TESSERA_I64 ? static_cast<const std::int64_t*>(lengths)[b]
+                                                      : static_cast<const std::int32_t*>(lengths)[b];
+  }
+  if (j >= length || c.queries == 0) return true;
+  if (c.align != TESSERA_ALIGN_NONE) {
+    const std::int64_t first = c.align == TESSERA_ALIGN_BOTTOM_RIGHT ? length - c.queries : 0;
+    const std::int64_t last = first + c.queries - 1;
+    if (c.left != TESSERA_UNBOUNDED && j < first - c.left) return true;
+    if (c.right != TESSERA_UNBOUNDED && j > last + c.right) return true;
+  }
+  if (c.mask_type == MaskType::boolean && c.mask_shape != MaskShape::none) {
+    const auto* bytes = static_cast<const unsigned char*>(problem.mask.tensor.data);
+    if (c.mask_shape == MaskShape::keys) return bytes[j] == 0;
+    if (c.mask_shape == MaskShape::batch_keys) return bytes[b * problem.mask.tensor.strides[0] + j] == 0;
+  }
+  return false;
+}
+
+// Only where tessera.h says what must come out. Two things are left alone: a NaN or infinite score
+// under an additive -inf, and an infinite value whose weight may underflow in one precision only.
+void Instance::Impl::make_nonfinite() {
+  if (c.batch == 0 || c.keys == 0 || c.queries == 0) return;
+  const Random choices = random(kChoices);
+  const bool additive = c.mask_shape != MaskShape::none && c.mask_type == MaskType::additive;
+  const std::int64_t last_batch = c.batch - 1, last_head = c.kv_heads - 1;
+
+  const bool gentle = !c.alibi && std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim)) < 8;
+  if (gentle) {
+    const tessera_tensor& v = problem.value;
+    const std::int64_t j = choices.below(200, c.keys), d = choices.below(201, c.value_dim);
+    oracle::store(v.data, v.dtype, j * v.strides[2] + d, choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
+  }
+  if (!additive) {
+    // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
+    const tessera_tensor& k = problem.key;
+    const std::int64_t j = choices.below(203, c.keys), d = choices.below(204, c.dim);
+    oracle::store(k.data, k.dtype,
+                  last_batch * k.strides[0] + last_head * k.strides[1] + j * k.strides[2] + d, kInfinity);
+    const bool some_see_it = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
+    if (some_see_it) set_row(k, 0, 0, c.keys - 1, kNan);
+  }
+  if (!additive || c.keys >= 16) {
+    set_row(problem.query, choices.below(205, c.batch), choices.below(206, c.heads),
+            choices.below(207, c.queries), kNan);
+  }
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t j = 0; j < c.keys; ++j) {
+      if (!hidden_from_all(b, j)) continue;
+      for (std::int64_t h = 0; h < c.kv_heads; ++h) {
+        set_row(problem.key, b, h, j, j % 2 == 0 ? kNan : kInfinity);
+        set_row(problem.value, b, h, j, j % 3 == 0 ? kInfinity : kNan);
+      }
+    }
+  }
+}
+
+const std::vector<Input>& all_inputs() {
+  static const std::vector<Input> list = [] {
+    std::vector<Input> inputs;
+    for (const InputName& n : kInputNames) inputs.push_back(n.input);
+    return inputs;
+  }();
+  return list;
+}
+
+std::string_view name(Input input) {
+  for (const InputName& n : kInputNames) {
+    if (n.input == input) return n.name;
+  }
+  return "unknown";
+}
+
+std::optional<Input> parse_input(std::string_view text) {
+  for (const InputName& n : kInputNames) {
+    if (n.name == text) return n.input;
+  }
+  return std::nullopt;
+}
+
+bool differs_from_normal(const Case& c, Input input) {
+  if (input == Input::hidden) return c.mask_shape != MaskShape::none;
+  return input != Input::normal;
+}
+
+Instance::Instance(const Case& c, Input input, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(c, input, seed)) {}
+Instance::~Instance() = default;
+Instance::Instance(Instance&&) noexcept = default;
+Instance& Instance::operator=(Instance&&) noexcept = default;
+
+const Case& Instance::shape() const { return impl_->c; }
+Input Instance::input() const { return impl_->input; }
+std::uint64_t Instance::seed() const { return impl_->seed; }
+const tessera_attention& Instance::problem() const { return impl_->problem; }
+tessera_attention& Instance::problem() { return impl_->problem; }
+
+void Instance::poison_outputs() {
+  for (Buffer& b : impl_->outputs) b.poison();
+}
+
+std::string Instance::damage() const {
+  for (std::size_t n = 0; n < impl_->inputs.size(); ++n) {
+    const Buffer& b = impl_->inputs[n];
+    if (b.fingerprint() != impl_->fingerprints[n])
+      return fmt::format("{}, an input, was written to", b.name());
+  }
+  for (const Buffer& b : impl_->outputs) {
+    if (b.written_outside())
+      return fmt::format("memory around or between the elements of {} was written to", b.name());
+  }
+  return "";
+}
+
+std::string Instance::unwritten() const {
+  for (const Buffer& b : impl_->outputs) {
+    if (impl_->problem.lse.data == nullptr && b.name() == "lse") continue;
+    const std::int64_t e = b.first_poisoned();
+    if (e >= 0) return fmt::format("element {} of {} was never written", e, b.name());
+  }
+  return "";
+}
+
+void Instance::accept_inputs() {
+  for (std::size_t n = 0; n < impl_->inputs.size(); ++n)
+    impl_->fingerprints[n] = impl_->inputs[n].fingerprint();
+}
+
+std::vector<double> Instance::output() const {
+  std::vector<double> out;
+  const tessera_tensor& t = impl_->outputs[0].tensor();
+  impl_->outputs[0].for_each_element(
+      [&](std::int64_t, std::int64_t at) { out.push_back(oracle::load(t.data, t.dtype, at)); });
+  return out;
+}
+
+std::vector<double> Instance::lse() const {
+  std::vector<double> out;
+  const tessera_tensor& t = impl_->outputs[1].tensor();
+  impl_->outputs[1].for_each_element(
+      [&](std::int64_t, std::int64_t at) { out.push_back(oracle::load(t.data, t.dtype, at)); });
+  return out;
+}
+
+std::vector<unsigned char> Instance::output_bytes() const {
+  std::vector<unsigned char> out;
+  for (const Buffer& b : impl_->outputs) b.append_elements(&out);
+  return out;
+}
+
+}  // namespace tessera::cases
