@@ -22,7 +22,7 @@ test: ## install, build and run every test this machine can run; say which it co
 
 bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU
 	@scripts/setup build bench
-	@cmake --preset release -DTESSERA_BENCH=ON > /dev/null
+	@cmake --preset release -DTESSERA_BENCH=ON -DTESSERA_TESTS=OFF > /dev/null
 	@cmake --build --preset release
 	@$(BUILD)/tessera_peers
 
@@ -41,7 +41,7 @@ check-format: ## fail if a source is not formatted
 
 lint: ## run clang-tidy over the library, the command line and the tests
 	@scripts/setup build test
-	@cmake --preset release > /dev/null
+	@cmake --preset release -DTESSERA_TESTS=ON > /dev/null
 	@scripts/lint $(BUILD)
 
 install: build ## install into PREFIX (default /usr/local)
