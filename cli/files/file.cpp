@@ -36,18 +36,22 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, std:
   }
   struct stat info = {};
   void* data = nullptr;
+  std::string what;
   if (::fstat(descriptor, &info) != 0) {
-    *error = fmt::format("cannot read {}: {}", path, std::strerror(errno));
+    what = std::strerror(errno);
   } else if (!S_ISREG(info.st_mode)) {
-    *error = fmt::format("cannot read {}: it is {}; a regular file is needed", path, what_is(info));
+    what = fmt::format("it is {}; a regular file is needed", what_is(info));
   } else if (static_cast<std::uint64_t>(info.st_size) > std::numeric_limits<std::size_t>::max()) {
-    *error = fmt::format("cannot read {}: {} bytes are too many for this machine", path, info.st_size);
+    what = fmt::format("{} bytes are too many for this machine", info.st_size);
   } else if (info.st_size > 0) {
     data = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) *error = fmt::format("cannot read {}: {}", path, std::strerror(errno));
+    if (data == MAP_FAILED) what = std::strerror(errno);
   }
   ::close(descriptor);
-  if (!error->empty()) return nullptr;
+  if (!what.empty()) {
+    *error = fmt::format("cannot read {}: {}", path, what);
+    return nullptr;
+  }
   return std::make_shared<const MappedFile>(data, static_cast<std::size_t>(info.st_size));
 }
 
