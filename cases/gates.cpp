@@ -245,18 +245,20 @@ std::string reproduce_command(const Instance& instance, const tessera_device& de
 
 }  // namespace
 
-Expected expect(const Instance& instance) {
+Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows) {
   Expected e;
-  e.rows = rows_to_judge(instance);
-  Judges judges = ask_judges(instance.problem(), e.rows);
+  e.rows = std::move(rows);
+  Judges judges = ask_judges(problem, e.rows);
   e.truth = std::move(judges.truth);
   e.plain_output_error = largest_distance(judges.plain.output, e.truth.output);
   e.plain_lse_error = largest_distance(judges.plain.lse, e.truth.lse);
-  const tessera_dtype dtype = instance.problem().output.dtype;
-  e.output_bound = bounds(dtype, e.plain_output_error, e.truth.output, e.truth.output_sensitivity);
+  e.output_bound =
+      bounds(problem.output.dtype, e.plain_output_error, e.truth.output, e.truth.output_sensitivity);
   e.lse_bound = bounds(TESSERA_F32, e.plain_lse_error, e.truth.lse, e.truth.lse_sensitivity);
   return e;
 }
+
+Expected expect(const Instance& instance) { return expect(instance.problem(), rows_to_judge(instance)); }
 
 std::string attend_with_library(const tessera_attention& problem, const tessera_device& device) {
   if (tessera_attend(&problem, &device) == TESSERA_OK) return "";

@@ -36,6 +36,8 @@ struct Expected {
   double plain_lse_error = 0;
 };
 Expected expect(const Instance& instance);
+// The same for a problem over anybody's memory and rows of one's choice.
+Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows);
 
 // Empty, or why there is no result.
 using Attend = std::function<std::string(const tessera_attention&, const tessera_device&)>;

@@ -38,6 +38,7 @@ Exit codes: 0 all well; 1 the check failed, and nothing was written; 2 a flag or
 struct Flags : AttendFlags {
   DeviceFlags device;
   bool check = false;
+  bool check_all = false;
   bool json = false;
 };
 
@@ -69,13 +70,13 @@ void stop_unless_ok(tessera_status status) {
   throw Stop(exit_code, tessera_last_error());
 }
 
-Outcome compute(const AttendProblem& p, tessera_device device, bool check) {
+Outcome compute(const AttendProblem& p, const tessera_device& device, const Flags& flags) {
   Outcome outcome;
   stop_unless_ok(tessera_plan(&p.problem, &device, &outcome.plan));
   const auto start = std::chrono::steady_clock::now();
   stop_unless_ok(tessera_attend(&p.problem, &device));
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  if (check) outcome.check = check_against_oracle(p.problem, device.threads);
+  if (flags.check || flags.check_all) outcome.check = check_against_oracle(p.problem, flags.check_all);
   return outcome;
 }
 
@@ -106,8 +107,9 @@ void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   if (outcome.check) {
     const AttendCheck& c = *outcome.check;
     json["check"] = {{"passed", c.passed},           {"worst_error", c.worst_error},
-                     {"plain_error", c.plain_error}, {"worst_ratio", c.worst_ratio},
-                     {"lse_error", c.lse_error},     {"why", c.why}};
+                     {"lse_error", c.lse_error},     {"plain_error", c.plain_error},
+                     {"worst_ratio", c.worst_ratio}, {"rows", c.rows},
+                     {"rows_judged", c.rows_judged}, {"why", c.why}};
   }
   print_json(json);
 }
@@ -128,10 +130,12 @@ void print_for_people(const AttendProblem& p, const Outcome& outcome, bool writt
   if (outcome.check) {
     const AttendCheck& c = *outcome.check;
     line("check",
-         fmt::format("{}: worst error {:.3g} against float64 (plain implementation: {:.3g}), {:.0f}% of "
-                     "the bound",
+         fmt::format("{}: worst error {:.3g} against float64, {:.0f}% of the bound ({})",
                      c.passed ? paint(Ink::green, "passed") : paint(Ink::red, "failed"), c.worst_error,
-                     c.plain_error, 100 * c.worst_ratio));
+                     100 * c.worst_ratio,
+                     c.rows == c.rows_judged ? "every row"
+                                             : fmt::format("{} of {} rows; --check-all judges every one",
+                                                           c.rows_judged, c.rows)));
   }
   if (!written) return;
   line("output", described(p.output));
@@ -155,7 +159,7 @@ int attend(const Flags& flags) {
     results.push_back(p.lse);
   }
 
-  const Outcome outcome = compute(p, device, flags.check);
+  const Outcome outcome = compute(p, device, flags);
   const bool good = !outcome.check || outcome.check->passed;
   if (good && !outputs.save(results, &error)) throw Stop(kExitFailed, error);
   if (flags.json) {
@@ -202,7 +206,10 @@ void add_attend(CLI::App& app, int* exit_code) {
   verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]")->type_name("FILE");
   verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]")->type_name("FILE");
   flags->device.add_to(*verb, "Use this kernel (`tessera kernels` lists them)");
-  verb->add_flag("--check", flags->check, "Hold the result against the float64 oracle before writing it");
+  verb->add_flag(
+      "--check", flags->check,
+      "Hold the result against the float64 oracle before it is written; of large problems, a spread of rows");
+  verb->add_flag("--check-all", flags->check_all, "The same for every row, however long it takes");
   verb->add_flag("--json", flags->json, "Print what was done as JSON");
   verb->footer(kFooter);
   verb->callback([flags, exit_code] {

@@ -1,143 +1,116 @@
-// The oracle is slow and knows nothing of threads, so the problem is cut into one piece for each batch
-// entry and head; pieces do not influence each other, and each gives the bar a step.
+// The truth and the bounds come from the gates; what is done here is to choose rows, to ask for them in
+// portions, so that a long check shows how far it is, and to compare.
 #include "cli/attend_check.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
+#include <limits>
 #include <vector>
 
+#include "cases/gates.hpp"
 #include "cli/common.hpp"
 #include "cli/term.hpp"
-#include "oracle/oracle.hpp"
 
 namespace tessera::cli {
 namespace {
 
-// A view moved to index `at` of dimension d, which keeps size 1.
-void fix(tessera_tensor* t, int d, std::int64_t at) {
-  if (t->data == nullptr) return;
-  const auto element_bytes = static_cast<std::int64_t>(tessera_dtype_size(t->dtype));
-  if (t->shape[d] != 1) t->data = static_cast<std::byte*>(t->data) + at * t->strides[d] * element_bytes;
-  t->shape[d] = 1;
+// The oracle and its yardstick do some 2e8 multiply-adds a second and core.
+constexpr double kMostMultiplyAdds = 2e9;
+constexpr double kPortionMultiplyAdds = 1e8;
+
+// All rows, or `wanted` of them: evenly spread, the first and the last among them.
+std::vector<oracle::Row> choose_rows(const tessera_attention& p, std::int64_t wanted) {
+  std::vector<oracle::Row> rows = oracle::every_row(p);
+  const auto total = static_cast<std::int64_t>(rows.size());
+  if (wanted >= total) return rows;
+  std::vector<oracle::Row> chosen;
+  const double step = static_cast<double>(total - 1) / static_cast<double>(wanted - 1);
+  for (std::int64_t i = 0; i < wanted; ++i) {
+    const auto at = static_cast<std::int64_t>(std::llround(step * static_cast<double>(i)));
+    chosen.push_back(rows[static_cast<std::size_t>(std::min(at, total - 1))]);
+  }
+  return chosen;
 }
 
-struct Element {
-  double got, exact, plain;
+struct Compared {
+  double got, truth, bound;
 };
 
-// The results of one piece, in the order of its rows.
-struct Piece {
-  std::vector<Element> output, lse;
-};
+// Counts one element into the check. NaN must be NaN and inf be inf; a finite value obeys the bound.
+void count(const Compared& e, tessera_dtype dtype, const std::string& place, double* worst_error,
+           AttendCheck* check) {
+  const double stored = oracle::round_to(dtype, e.truth);  // a finite truth may be inf in f16
+  double ratio = 0;
+  if (std::isfinite(stored) && std::isfinite(e.got)) {
+    const double error = std::fabs(e.got - e.truth);
+    ratio = error / e.bound;
+    *worst_error = std::max(*worst_error, error);
+  } else if (!(e.got == stored || (std::isnan(e.got) && std::isnan(stored)))) {
+    ratio = std::numeric_limits<double>::infinity();
+  }
+  check->worst_ratio = std::max(check->worst_ratio, ratio);
+  if (ratio > 1 && check->why.empty()) {
+    check->why = fmt::format("{} is {:.9g}, the oracle says {:.9g}, the bound is {:.3g}", place, e.got,
+                             e.truth, e.bound);
+  }
+}
 
-Piece compute_piece(const tessera_attention& p) {
-  const oracle::Result exact = oracle::attend(p);
-  const oracle::Result plain = oracle::plain(p);
-  const std::int64_t rows = p.query.shape[2];
-  const std::int64_t dim = p.value.shape[3];
-  Piece piece;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t d = 0; d < dim; ++d) {
-      const auto at = static_cast<std::size_t>(i * dim + d);
-      const double got = oracle::load(p.output.data, p.output.dtype, i * p.output.strides[2] + d);
-      piece.output.push_back({got, exact.output[at], plain.output[at]});
+// Each portion's bounds hold its own plain error; the problem's is the largest of them.
+void compare(const tessera_attention& p, const cases::Expected& e, double plain_output_error,
+             double plain_lse_error, AttendCheck* check) {
+  const std::int64_t columns = p.output.shape[3];
+  const double more_output = 2 * (plain_output_error - e.plain_output_error);
+  const double more_lse = 2 * (plain_lse_error - e.plain_lse_error);
+  for (std::size_t r = 0; r < e.rows.size(); ++r) {
+    const oracle::Row& row = e.rows[r];
+    const std::string place = fmt::format("[{},{},{}]", row.batch, row.head, row.query);
+    const std::int64_t begin =
+        row.batch * p.output.strides[0] + row.head * p.output.strides[1] + row.query * p.output.strides[2];
+    for (std::int64_t d = 0; d < columns; ++d) {
+      const std::size_t at = r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(d);
+      const double got = oracle::load(p.output.data, p.output.dtype, begin + d);
+      count({got, e.truth.output[at], e.output_bound[at] + more_output}, p.output.dtype,
+            "an element of output" + place, &check->worst_error, check);
     }
     if (p.lse.data == nullptr) continue;
-    const auto at = static_cast<std::size_t>(i);
-    const double got = oracle::load(p.lse.data, TESSERA_F32, i * p.lse.strides[2]);
-    piece.lse.push_back({got, exact.lse[at], plain.lse[at]});
-  }
-  return piece;
-}
-
-double worst_plain_error(const std::vector<Piece>& pieces, std::vector<Element> Piece::*part) {
-  double worst = 0;
-  for (const Piece& piece : pieces) {
-    for (const Element& e : piece.*part) {
-      if (std::isfinite(e.exact) && std::isfinite(e.plain))
-        worst = std::max(worst, std::abs(e.plain - e.exact));
-    }
-  }
-  return worst;
-}
-
-// NaN for NaN and inf for inf; a finite value within the bound.
-void judge(const std::vector<Piece>& pieces, std::vector<Element> Piece::*part, std::string_view name,
-           tessera_dtype dtype, double plain_error, double* worst_error, AttendCheck* check) {
-  for (std::size_t p = 0; p < pieces.size(); ++p) {
-    const std::vector<Element>& elements = pieces[p].*part;
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      const Element& e = elements[i];
-      const double stored = oracle::round_to(dtype, e.exact);  // a finite value may be inf in f16
-      double ratio = 0;
-      if (std::isfinite(stored) && std::isfinite(e.got)) {
-        const double error = std::abs(e.got - e.exact);
-        ratio = error / (2 * plain_error + oracle::rounding_step(dtype, e.exact));
-        *worst_error = std::max(*worst_error, error);
-        check->worst_ratio = std::max(check->worst_ratio, ratio);
-      } else if (!(e.got == stored || (std::isnan(e.got) && std::isnan(stored)))) {
-        ratio = check->worst_ratio = std::numeric_limits<double>::infinity();
-      }
-      if (ratio > 1 && check->why.empty()) {
-        check->why =
-            fmt::format("{}: element {} of piece {} (batch entry, head) is {:.9g}, the oracle says {:.9g}",
-                        name, i, p, e.got, e.exact);
-      }
-    }
+    const std::int64_t at =
+        row.batch * p.lse.strides[0] + row.head * p.lse.strides[1] + row.query * p.lse.strides[2];
+    const double got = oracle::load(p.lse.data, TESSERA_F32, at);
+    count({got, e.truth.lse[r], e.lse_bound[r] + more_lse}, TESSERA_F32, "lse" + place, &check->lse_error,
+          check);
   }
 }
 
 }  // namespace
 
-tessera_attention slice(const tessera_attention& problem, std::int64_t batch_entry, std::int64_t head) {
-  tessera_attention p = problem;
-  const std::int64_t kv_head = head / (problem.query.shape[1] / problem.key.shape[1]);
-  for (tessera_tensor* t : {&p.query, &p.output, &p.lse}) {
-    fix(t, 0, batch_entry);
-    fix(t, 1, head);
-  }
-  for (tessera_tensor* t : {&p.key, &p.value}) {
-    fix(t, 0, batch_entry);
-    fix(t, 1, kv_head);
-  }
-  // The mask's dimensions count from the back: rank 2 has neither batch nor heads.
-  if (p.mask.tensor.rank == 4) fix(&p.mask.tensor, 0, batch_entry);
-  if (p.mask.tensor.rank >= 3) fix(&p.mask.tensor, p.mask.tensor.rank - 3, head);
-  fix(&p.key_lengths, 0, batch_entry);
-  if (p.alibi_slopes.rank == 2) fix(&p.alibi_slopes, 0, batch_entry);
-  if (p.alibi_slopes.rank >= 1) fix(&p.alibi_slopes, p.alibi_slopes.rank - 1, head);
-  fix(&p.sinks, 0, head);
-  return p;
-}
-
-AttendCheck check_against_oracle(const tessera_attention& problem, int threads) {
-  const std::int64_t heads = problem.query.shape[1];
-  const std::int64_t count = problem.query.shape[0] * heads;
-  std::vector<Piece> pieces(static_cast<std::size_t>(count));
-  {
-    Progress progress("checking against the float64 oracle", pieces.size());
-    std::atomic<std::int64_t> next = 0;
-    const auto work = [&] {
-      for (std::int64_t i = next++; i < count; i = next++) {
-        pieces[static_cast<std::size_t>(i)] = compute_piece(slice(problem, i / heads, i % heads));
-        progress.tick(fmt::format("batch entry {}, head {}", i / heads, i % heads));
-      }
-    };
-    const int cores = threads > 0 ? threads : this_machine().cores;
-    std::vector<std::jthread> others;
-    for (std::int64_t t = 1; t < std::min<std::int64_t>(cores, count); ++t) others.emplace_back(work);
-    work();
-  }
+AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row) {
   AttendCheck check;
-  check.plain_error = worst_plain_error(pieces, &Piece::output);
-  judge(pieces, &Piece::output, "output", problem.output.dtype, check.plain_error, &check.worst_error,
-        &check);
-  const double plain_lse_error = worst_plain_error(pieces, &Piece::lse);
-  judge(pieces, &Piece::lse, "lse", TESSERA_F32, plain_lse_error, &check.lse_error, &check);
+  check.rows = problem.query.shape[0] * problem.query.shape[1] * problem.query.shape[2];
+  const double row_cost = static_cast<double>(problem.key.shape[2] + 1) *
+                          static_cast<double>(problem.query.shape[3] + problem.value.shape[3]);
+  const auto affordable = [&](double multiply_adds) {
+    return std::max<std::int64_t>(16, static_cast<std::int64_t>(multiply_adds / row_cost));
+  };
+  const std::vector<oracle::Row> rows =
+      choose_rows(problem, every_row ? check.rows : affordable(kMostMultiplyAdds));
+  check.rows_judged = static_cast<std::int64_t>(rows.size());
+
+  const auto portion = static_cast<std::size_t>(affordable(kPortionMultiplyAdds));
+  std::vector<cases::Expected> expected;
+  double plain_lse_error = 0;
+  {
+    Progress progress("checking against the float64 oracle", (rows.size() + portion - 1) / portion);
+    for (std::size_t begin = 0; begin < rows.size(); begin += portion) {
+      const std::size_t end = std::min(rows.size(), begin + portion);
+      expected.push_back(cases::expect(problem, {rows.data() + begin, rows.data() + end}));
+      check.plain_error = std::max(check.plain_error, expected.back().plain_output_error);
+      plain_lse_error = std::max(plain_lse_error, expected.back().plain_lse_error);
+      progress.tick(fmt::format("{} of {} rows", end, rows.size()));
+    }
+  }
+  for (const cases::Expected& e : expected) compare(problem, e, check.plain_error, plain_lse_error, &check);
   check.passed = check.why.empty();
   return check;
 }
