@@ -1,0 +1,176 @@
+// Rows in lanes: the matrix products for many rows. Both are the same outer-product micro-kernel; with
+// one broadcast and NV vectors it keeps block x NV accumulators in registers.
+//
+//   scores   s[key][row]   = sum over d    of K[key][d]  * Qt[d][row]      (block of keys x panel)
+//   output   Ot[d][row]    = sum over key  of V[key][d]  * P[key][row]     (block of dims x panel)
+#if defined(TESSERA_CPU_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_LANES_INL
+#undef TESSERA_CPU_LANES_INL
+#else
+#define TESSERA_CPU_LANES_INL
+#endif
+
+#include "cpu/softmax-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// A K or V tile converted to float: row j at data + j * stride.
+struct FloatTile {
+  const float* data = nullptr;
+  std::size_t stride = 0;
+};
+
+template <int MR, int NV>
+HWY_NOINLINE void score_block(const float* HWY_RESTRICT k, std::size_t stride, const float* HWY_RESTRICT qt,
+                              std::size_t dim, float* HWY_RESTRICT s, float* HWY_RESTRICT max) {
+  const F f32;
+  Vec acc[MR][NV];
+  TESSERA_UNROLL
+  for (int i = 0; i < MR; ++i) {
+    TESSERA_UNROLL
+    for (int v = 0; v < NV; ++v) acc[i][v] = hn::Zero(f32);
+  }
+  for (std::size_t d = 0; d < dim; ++d) {
+    Vec q[NV];
+    TESSERA_UNROLL
+    for (int v = 0; v < NV; ++v) q[v] = hn::Load(f32, qt + d * kWidth<NV> + v * kLanes);
+    TESSERA_UNROLL
+    for (int i = 0; i < MR; ++i) {
+      const Vec key = hn::Set(f32, k[i * stride + d]);
+      TESSERA_UNROLL
+      for (int v = 0; v < NV; ++v) acc[i][v] = hn::MulAdd(key, q[v], acc[i][v]);
+    }
+  }
+  TESSERA_UNROLL
+  for (int v = 0; v < NV; ++v) {
+    Vec highest = hn::Load(f32, max + v * kLanes);
+    TESSERA_UNROLL
+    for (int i = 0; i < MR; ++i) {
+      hn::Store(acc[i][v], f32, s + i * kWidth<NV> + v * kLanes);
+      highest = hn::Max(highest, acc[i][v]);
+    }
+    hn::Store(highest, f32, max + v * kLanes);
+  }
+}
+
+template <int MR, int NV>
+HWY_INLINE void score_rest(std::size_t keys, const float* k, std::size_t stride, const float* qt,
+                           std::size_t dim, float* s, float* max) {
+  if (keys == MR) {
+    score_block<MR, NV>(k, stride, qt, dim, s, max);
+  } else if constexpr (MR > 1) {
+    score_rest<MR - 1, NV>(keys, k, stride, qt, dim, s, max);
+  }
+}
+
+// Scores of `keys` keys and their max per row.
+template <int NV>
+HWY_INLINE void score_lanes(FloatTile k, std::size_t keys, const float* qt, std::size_t dim, float* s,
+                            Vec (&tile_max)[NV]) {
+  constexpr std::size_t kStep = kBlock<NV>;
+  const F f32;
+  HWY_ALIGN float max[kWidth<NV>];
+  TESSERA_UNROLL
+  for (int v = 0; v < NV; ++v) hn::Store(hn::Set(f32, -kInf), f32, max + v * kLanes);
+  std::size_t j = 0;
+  for (; j + kStep <= keys; j += kStep) {
+    score_block<kStep, NV>(k.data + j * k.stride, k.stride, qt, dim, s + j * kWidth<NV>, max);
+  }
+  if (j < keys) {
+    score_rest<kStep - 1, NV>(keys - j, k.data + j * k.stride, k.stride, qt, dim, s + j * kWidth<NV>, max);
+  }
+  TESSERA_UNROLL
+  for (int v = 0; v < NV; ++v) tile_max[v] = hn::Load(f32, max + v * kLanes);
+}
+
+// The tile's sum starts from zero and meets the running output once: fewer roundings in a row, and the
+// shrinking by alpha costs nothing.
+template <int MR, int NV>
+HWY_NOINLINE void output_block(const float* HWY_RESTRICT v_tile, std::size_t stride, std::size_t keys,
+                               const float* HWY_RESTRICT p, const float* HWY_RESTRICT alpha,
+                               float* HWY_RESTRICT ot) {
+  const F f32;
+  Vec acc[MR][NV];
+  TESSERA_UNROLL
+  for (int i = 0; i < MR; ++i) {
+    TESSERA_UNROLL
+    for (int v = 0; v < NV; ++v) acc[i][v] = hn::Zero(f32);
+  }
+  for (std::size_t j = 0; j < keys; ++j) {
+    Vec weight[NV];
+    TESSERA_UNROLL
+    for (int v = 0; v < NV; ++v) weight[v] = hn::Load(f32, p + j * kWidth<NV> + v * kLanes);
+    TESSERA_UNROLL
+    for (int i = 0; i < MR; ++i) {
+      const Vec value = hn::Set(f32, v_tile[i]);
+      TESSERA_UNROLL
+      for (int v = 0; v < NV; ++v) acc[i][v] = hn::MulAdd(value, weight[v], acc[i][v]);
+    }
+    v_tile += stride;
+  }
+  TESSERA_UNROLL
+  for (int v = 0; v < NV; ++v) {
+    const Vec a = hn::Load(f32, alpha + v * kLanes);
+    TESSERA_UNROLL
+    for (int i = 0; i < MR; ++i) {
+      float* const at = ot + i * kWidth<NV> + v * kLanes;
+      hn::Store(hn::MulAdd(hn::Load(f32, at), a, acc[i][v]), f32, at);
+    }
+  }
+}
+
+template <int MR, int NV>
+HWY_INLINE void output_sized(std::size_t dims, const float* v, std::size_t stride, std::size_t keys,
+                             const float* p, const float* alpha, float* ot) {
+  if (dims == MR) {
+    output_block<MR, NV>(v, stride, keys, p, alpha, ot);
+  } else if constexpr (MR > 1) {
+    output_sized<MR - 1, NV>(dims, v, stride, keys, p, alpha, ot);
+  }
+}
+
+// The dimensions are spread evenly over the blocks: a short last block would leave the FMA units idle.
+template <int NV>
+HWY_INLINE void output_lanes(FloatTile v, std::size_t keys, const float* p, const float* alpha,
+                             std::size_t value_dim, float* ot) {
+  constexpr std::size_t kStep = kBlock<NV>;
+  const std::size_t blocks = (value_dim + kStep - 1) / kStep;
+  const std::size_t base = value_dim / blocks, larger = value_dim % blocks;
+  std::size_t d = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t dims = base + (b < larger ? 1 : 0);
+    output_sized<kStep, NV>(dims, v.data + d, v.stride, keys, p, alpha, ot + d * kWidth<NV>);
+    d += dims;
+  }
+}
+
+// For tiles whose V holds inf or NaN, and for all tiles after one: a hidden key must add nothing, and an
+// infinite output must survive being shrunk to nothing. Weights come from weigh<.., true>. Where every
+// value is finite the operations are those of output_block, so the bits are too.
+template <int NV>
+HWY_NOINLINE void output_lanes_careful(FloatTile v_tile, std::size_t keys, const float* p, const float* alpha,
+                                       std::size_t value_dim, float* ot) {
+  const F f32;
+  const Vec zero = hn::Zero(f32);
+  for (std::size_t d = 0; d < value_dim; ++d) {
+    for (int v = 0; v < NV; ++v) {
+      Vec acc = zero;
+      for (std::size_t j = 0; j < keys; ++j) {
+        const Vec weight = hn::Load(f32, p + j * kWidth<NV> + v * kLanes);
+        const Vec value = hn::Set(f32, v_tile.data[j * v_tile.stride + d]);
+        if (all_finite(value)) {
+          acc = hn::MulAdd(value, hn::IfThenElseZero(hn::Gt(weight, zero), weight), acc);
+        } else {
+          acc = hn::IfThenElse(hn::Eq(weight, zero), acc, hn::Add(acc, value));
+        }
+      }
+      float* const at = ot + d * kWidth<NV> + v * kLanes;
+      hn::Store(grow_careful(hn::Load(f32, at), hn::Load(f32, alpha + v * kLanes), acc), f32, at);
+    }
+  }
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,205 @@
+// Setting up the panels of a work item: which rows go to which kind, what each row may see, its query in
+// the layout its kernel reads.
+#if defined(TESSERA_CPU_PANELS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_PANELS_INL
+#undef TESSERA_CPU_PANELS_INL
+#else
+#define TESSERA_CPU_PANELS_INL
+#endif
+
+#include <algorithm>
+
+#include "cpu/few-inl.hpp"
+#include "cpu/finish-inl.hpp"
+#include "cpu/panel.hpp"
+#include "cpu/schedule.hpp"
+#include "cpu/tiles-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// The scratch memory of one item. Built twice: over nothing to learn the size, then for real.
+struct Workspace {
+  Workspace(const core::Problem& problem, const Schedule& schedule, std::byte* base) {
+    Carver carver(base);
+    query_stride = static_cast<std::size_t>(padded(problem.dim));
+    output_stride = static_cast<std::size_t>(padded(problem.value_dim));
+    const std::int64_t tile = schedule.key_tile;
+    const std::int64_t rows = std::min(schedule.rows, schedule.row_tile);
+    max_panels =
+        rows / static_cast<std::int64_t>(kMaxWidth) + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
+    // Panels are padded to their width; only the last few of an item can be.
+    const std::int64_t width = rows + static_cast<std::int64_t>(kMaxWidth) * 2;
+    key = carver.take<float>(tile * padded(problem.dim));
+    value = carver.take<float>(tile * padded(problem.value_dim));
+    queries = carver.take<float>(width * padded(problem.dim));
+    outputs = carver.take<float>(width * padded(problem.value_dim));
+    scores = carver.take<float>(tile * static_cast<std::int64_t>(kMaxWidth));
+    const bool masked = problem.mask.kind != core::MaskKind::none;
+    bias = carver.take<float>(masked ? tile * static_cast<std::int64_t>(kMaxWidth) : 0);
+    states = carver.take<float>(2 * (width + max_panels * static_cast<std::int64_t>(kMaxWidth)));
+    row = carver.take<float>(std::max(padded(problem.dim), padded(problem.value_dim)));
+    panels = carver.take<Panel>(max_panels);
+    bytes = carver.used();
+  }
+
+  std::size_t query_stride, output_stride;  // of rows that are not transposed
+  std::int64_t max_panels;
+  float *key, *value;  // one tile, converted
+  float *queries, *outputs;
+  float *scores, *bias;
+  float* states;  // max and sum of every panel
+  float* row;     // one row on its way in or out
+  Panel* panels;
+  std::size_t bytes;
+};
+
+HWY_INLINE std::size_t width_of(PanelKind kind) {
+  if (kind == PanelKind::wide) return kWidth<kWide>;
+  return kind == PanelKind::narrow ? kWidth<kNarrow> : kFewWidth;
+}
+
+// How the next rows of an item are best computed. With few rows the conversion of K and V to float
+// would not pay, and the dim-in-lanes kernels do without.
+HWY_INLINE PanelKind choose_kind(std::int64_t rows_left, bool few_fits) {
+  if (few_fits && rows_left <= kFew) return PanelKind::few;
+  return rows_left <= static_cast<std::int64_t>(kWidth<kNarrow>) ? PanelKind::narrow : PanelKind::wide;
+}
+
+// What row r of the panel sees, and where.
+inline void place_row(const core::Problem& problem, const Item& item, std::int64_t keys, int r,
+                      Panel* panel) {
+  const std::int64_t row = panel->first_row + r;
+  const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
+  const std::int64_t query = row / problem.group();
+  const std::int64_t position = query + problem.position_offset(keys);
+  std::int64_t begin = item.key_begin, end = std::min(keys, item.key_end);
+  if (problem.has_band) {
+    begin = std::max(begin, position - problem.left);
+    end = std::min(end, position + problem.right + 1);
+  }
+  if (begin >= end) begin = end = 0;
+  panel->begin[r] = begin;
+  panel->end[r] = end;
+  panel->position[r] = position;
+  panel->slope[r] = 0;
+  if (problem.alibi_slopes != nullptr) {
+    panel->slope[r] =
+        problem.alibi_slopes[item.batch * problem.alibi_batch_stride + head * problem.alibi_head_stride];
+  }
+  const auto& strides = problem.mask.strides;
+  panel->mask_offset[r] = item.batch * strides[0] + head * strides[1] + query * strides[2];
+  if (begin < end) {
+    const bool first = panel->key_begin >= panel->key_end;
+    panel->key_begin = first ? begin : std::min(panel->key_begin, begin);
+    panel->key_end = first ? end : std::max(panel->key_end, end);
+  }
+  panel->full_begin = std::max(panel->full_begin, begin);
+  panel->full_end = std::min(panel->full_end, end);
+}
+
+template <class T>
+inline void load_queries(const core::Problem& problem, const Item& item, bool flip, const Workspace& work,
+                         const Panel& panel) {
+  const std::size_t dim = static_cast<std::size_t>(problem.dim);
+  const std::size_t width = width_of(panel.kind);
+  const float sign = flip ? -1.0f : 1.0f;
+  if (panel.kind != PanelKind::few && static_cast<std::size_t>(panel.rows) < width) {
+    std::fill(panel.query, panel.query + dim * width, 0.0f);
+  }
+  for (int r = 0; r < panel.rows; ++r) {
+    const std::int64_t row = panel.first_row + r;
+    const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
+    const T* const from = static_cast<const T*>(problem.query.data) +
+                          problem.query.offset(item.batch, head, row / problem.group());
+    convert_row(from, dim, work.row, hn::Zero(F()));
+    if (panel.kind != PanelKind::few) {
+      for (std::size_t d = 0; d < dim; ++d)
+        panel.query[d * width + static_cast<std::size_t>(r)] = work.row[d] * sign;
+      continue;
+    }
+    const Spans spans(dim);
+    float* const to = panel.query + static_cast<std::size_t>(r) * work.query_stride;
+    for (std::size_t d = 0; d < spans.whole * kLanes; ++d) to[d] = work.row[d] * sign;
+    if (spans.whole == spans.vectors) continue;
+    const std::size_t overlap = spans.vectors * kLanes - dim;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      to[spans.whole * kLanes + i] = i < overlap ? 0.0f : work.row[dim - kLanes + i] * sign;
+    }
+  }
+}
+
+// Cuts the item's rows into panels. Returns how many there are.
+template <class T>
+inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, const Item& item,
+                         const Workspace& work) {
+  const std::int64_t lanes = static_cast<std::int64_t>(kLanes);
+  const bool few_fits = problem.dim >= lanes && problem.value_dim >= lanes;
+  const std::int64_t keys = problem.key_length(item.batch);
+  float *query = work.queries, *output = work.outputs, *state = work.states;
+  int count = 0;
+  for (std::int64_t row = item.row_begin; row < item.row_end; ++count) {
+    Panel& panel = work.panels[count];
+    panel.kind = choose_kind(item.row_end - row, few_fits);
+    const std::int64_t width = static_cast<std::int64_t>(width_of(panel.kind));
+    const std::int64_t room = panel.kind == PanelKind::few ? kFew : width;
+    panel.rows = static_cast<int>(std::min(room, item.row_end - row));
+    panel.first_row = row;
+    panel.query = query;
+    panel.output = output;
+    panel.max = state;
+    panel.sum = state + width;
+    panel.key_begin = panel.key_end = 0;
+    panel.full_begin = 0;
+    panel.full_end = keys;
+    for (int r = 0; r < panel.rows; ++r) place_row(problem, item, keys, r, &panel);
+    load_queries<T>(problem, item, scoring.flip_query, work, panel);
+    const std::int64_t output_floats = panel.kind == PanelKind::few
+                                           ? room * static_cast<std::int64_t>(work.output_stride)
+                                           : width * problem.value_dim;
+    std::fill(output, output + output_floats, 0.0f);
+    std::fill(panel.max, panel.max + width, -kInf);
+    std::fill(panel.sum, panel.sum + width, 0.0f);
+    query += room * static_cast<std::int64_t>(work.query_stride);
+    output += room * static_cast<std::int64_t>(work.output_stride);
+    state += 2 * width;
+    row += panel.rows;
+  }
+  return count;
+}
+
+// Hands every row of the panel to the caller's output, or to the partial results of its split.
+template <class T>
+inline void finish_panel(const Call& call, const Scoring& scoring, const Item& item, const Workspace& work,
+                         const Panel& panel) {
+  const core::Problem& problem = *call.problem;
+  const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
+  const std::size_t width = width_of(panel.kind);
+  for (int r = 0; r < panel.rows; ++r) {
+    const std::size_t lane = static_cast<std::size_t>(r);
+    float* row = work.row;
+    if (panel.kind != PanelKind::few) {
+      for (std::size_t d = 0; d < dim; ++d) row[d] = panel.output[d * width + lane];
+    } else {
+      row = panel.output + lane * work.output_stride;
+      const Spans spans(dim);
+      // The overlapping last vector has its own slot; the lanes it shares are equal in both.
+      if (spans.whole != spans.vectors) {
+        hn::StoreU(hn::Load(F(), row + spans.whole * kLanes), F(), row + dim - kLanes);
+      }
+    }
+    const RowState state{panel.max[r], panel.sum[r]};
+    if (call.schedule.splits == 1) {
+      finish_row<T>(problem, scoring, item, panel.first_row + r, state, row);
+    } else {
+      float* const part = partial_row(call, item, item.split, panel.first_row + r);
+      part[0] = state.max;
+      part[1] = state.sum;
+      std::copy(row, row + dim, part + 2);
+    }
+  }
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,64 @@
+// Cutting a problem into work items: see schedule.hpp.
+#include "cpu/schedule.hpp"
+
+#include <algorithm>
+
+namespace tessera::cpu {
+namespace {
+
+constexpr std::int64_t kTileBytes = 96 << 10;   // a K and V tile in f32: a part of a second-level cache
+constexpr std::int64_t kRowsBytes = 256 << 10;  // Q and O of a row tile: most of the rest of it
+constexpr std::int64_t kKeyStep = 24;           // a multiple of every target's key block
+constexpr std::int64_t kMaxKeyTile = 120;
+constexpr std::int64_t kMaxRowTile = 256;
+constexpr std::int64_t kFewRows = 64;     // so few rows that the key range is worth cutting
+constexpr std::int64_t kMinChunk = 2040;  // keys; a multiple of every key tile
+constexpr std::int64_t kMaxSplits = 64;
+constexpr std::int64_t kItemsPerThread = 4;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace
+
+Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
+  Schedule s;
+  const std::int64_t row_bytes = (problem.dim + problem.value_dim) * 4;
+  s.rows = problem.group() * problem.queries;
+  s.key_tile = std::clamp(kTileBytes / row_bytes / kKeyStep * kKeyStep, kKeyStep, kMaxKeyTile);
+
+  s.key_chunk = std::max<std::int64_t>(problem.keys, 1);
+  if (s.rows <= kFewRows && problem.keys > kMinChunk) {
+    s.key_chunk = round_up(std::max(kMinChunk, ceil_div(problem.keys, kMaxSplits)), s.key_tile);
+  }
+  s.splits = std::max<std::int64_t>(1, ceil_div(problem.keys, s.key_chunk));
+
+  const std::int64_t panel = blocking.wide_rows;
+  s.row_tile = round_up(std::clamp(kRowsBytes / row_bytes, 2 * panel, kMaxRowTile), panel);
+  const std::int64_t pairs = problem.batch * problem.kv_heads * s.splits;
+  while (s.row_tile > 2 * panel && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
+    s.row_tile = round_up(s.row_tile / 2, panel);
+  }
+  s.row_tiles = ceil_div(s.rows, s.row_tile);
+  s.items = pairs * s.row_tiles;
+  return s;
+}
+
+// Items of one (batch entry, kv head) stay together, so that its K and V are still in a shared cache;
+// the last row tile comes first, because under a causal mask it is the longest.
+Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
+  Item it;
+  it.split = index % splits;
+  index /= splits;
+  it.tile = row_tiles - 1 - index % row_tiles;
+  index /= row_tiles;
+  it.kv_head = index % problem.kv_heads;
+  it.batch = index / problem.kv_heads;
+  it.row_begin = it.tile * row_tile;
+  it.row_end = std::min(rows, it.row_begin + row_tile);
+  it.key_begin = it.split * key_chunk;
+  it.key_end = std::min(problem.keys, it.key_begin + key_chunk);
+  return it;
+}
+
+}  // namespace tessera::cpu

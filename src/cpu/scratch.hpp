@@ -1,0 +1,56 @@
+// Per-thread scratch memory: one aligned block per thread that only grows, and a bump allocator that
+// carves it up. Run over a null base, the same carving measures how much is needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+namespace tessera::cpu {
+
+inline constexpr std::size_t kScratchAlign = 128;  // a vector of any target, and its own cache lines
+
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    T* const at = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ +=
+        (static_cast<std::size_t>(count) * sizeof(T) + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+    return at;
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+struct FreeDeleter {
+  void operator()(std::byte* block) const { std::free(block); }
+};
+using Block = std::unique_ptr<std::byte[], FreeDeleter>;
+
+// Null if there is no memory.
+inline Block allocate_block(std::size_t bytes) {
+  const std::size_t whole = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+  return Block(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, whole)));
+}
+
+// This thread's block, at least `bytes` long; null if there is no memory.
+inline std::byte* thread_scratch(std::size_t bytes) {
+  thread_local Block block;
+  thread_local std::size_t capacity = 0;
+  if (capacity < bytes) {
+    block.reset();
+    capacity = 0;
+    block = allocate_block(bytes);
+    if (block) capacity = bytes;
+  }
+  return block.get();
+}
+
+}  // namespace tessera::cpu
