@@ -24,18 +24,26 @@ std::string goal_text(const Goal& goal) {
   return fmt::format("{}: {} {}", goal.text, reached, goal.met ? "yes" : "NO");
 }
 
+// One row of the table; the heading is a row too. 72 columns, which leaves 28 for a goal.
+std::string columns(const std::string& name, const std::string& p50, const std::string& p90,
+                    const std::string& gflops, const std::string& gbs, const std::string& of_limit,
+                    const std::string& over_f32, const std::string& error) {
+  return fmt::format("  {:<20}{:>8}{:>8}{:>9}{:>6}{:>7}{:>6}{:>8}", name, p50, p90, gflops, gbs, of_limit,
+                     over_f32, error);
+}
+
 void print_line(const Line& line) {
   if (!line.refused.empty()) {
-    fmt::print("  {:<26} not timed: {}\n", line.name, line.refused);
+    fmt::print("  {:<20} not timed: {}\n", line.name, line.refused);
     return;
   }
-  const bool has_error = !line.is_limit;
-  fmt::print("  {:<26}{:>8}{:>8}{:>9}{:>7}{:>7}{:>6}{:>9}", line.name, milliseconds(line.timing.p50_s()),
-             milliseconds(line.timing.p90_s()), number(line.gflops, 1), number(line.gbs, 1),
-             percent(line.of_limit), number(line.is_limit ? 0 : line.time_over_tessera, 2),
-             has_error ? fmt::format("{:.1e}", line.check.relative_rms) : "");
+  fmt::print("{}", columns(line.name, milliseconds(line.timing.p50_s()), milliseconds(line.timing.p90_s()),
+                           number(line.gflops, 1), number(line.gbs, 1), percent(line.of_limit),
+                           number(line.is_limit ? 0 : line.time_over_tessera, 2),
+                           line.is_limit ? "" : fmt::format("{:.0e}", line.check.relative_rms)));
+  for (std::size_t i = 0; i < line.goals.size(); ++i)
+    fmt::print("{}{}", i == 0 ? " " : "\n" + std::string(75, ' '), goal_text(line.goals[i]));
   fmt::print("\n");
-  for (const Goal& goal : line.goals) fmt::print("      {}\n", goal_text(goal));
 }
 
 const Line* find(const Block& block, const std::string& name) {
@@ -89,8 +97,8 @@ void print_rates(const Rates& r) {
 void print_block(const Block& block) {
   fmt::print("\n{} {}, {} thread{}, {:.2f} GFLOP\n", block.title, block.shape.label(), block.threads,
              block.threads == 1 ? "" : "s", block.shape.flops() * 1e-9);
-  fmt::print("  {:<26}{:>8}{:>8}{:>9}{:>7}{:>7}{:>6}{:>9}\n", "", "p50 ms", "p90 ms", "GFLOP/s", "GB/s",
-             block.limit_name, "×f32", "rel.RMS");
+  fmt::print("{} goal: reached\n",
+             columns("", "p50 ms", "p90 ms", "GFLOP/s", "GB/s", block.limit_name, "×f32", "error"));
   for (const Line& line : block.lines) print_line(line);
   print_recorded(block);
   std::fflush(stdout);
@@ -125,15 +133,16 @@ void print_summary(const Run& run) {
   each_line(run, [&](const Block&, const Line& line) {
     for (const Goal& goal : line.goals) (goal.met ? met : missed) += 1;
   });
+  int refused = 0;
   fmt::print("\ngoals: {} met, {} missed\n", met, missed);
   each_line(run, [&](const Block& block, const Line& line) {
     for (const Goal& goal : line.goals)
       if (!goal.met)
         fmt::print("  missed: {} {}, {} thread{}, {}: {}\n", block.title, block.shape.label(), block.threads,
                    block.threads == 1 ? "" : "s", line.name, goal_text(goal));
-    if (!line.refused.empty())
-      fmt::print("  not timed: {} {}, {}: {}\n", block.title, block.shape.label(), line.name, line.refused);
+    refused += line.refused.empty() ? 0 : 1;
   });
+  if (refused > 0) fmt::print("  not timed: {} contenders, for the reasons above\n", refused);
 }
 
 bool any_tessera_wrong(const Run& run) {

@@ -105,7 +105,7 @@ void derive(const std::vector<std::unique_ptr<Contender>>& contenders, const Lim
 
 Line limit_line(const Limit& limit, bool by_bytes, Timing timing) {
   Line line;
-  line.name = by_bytes ? "4-stream read, huge pages" : "square SGEMM";
+  line.name = by_bytes ? "4-stream read" : "square SGEMM";
   line.is_limit = true;
   line.timing = std::move(timing);
   (by_bytes ? line.gbs : line.gflops) = limit.work / line.timing.p50_s() * 1e-9;
@@ -154,7 +154,7 @@ void add_own_goals(Kind kind, const Block& block, Line* line) {
       line->goals.push_back(at_most("ms", kLongDecodeMsGoal, line->timing.p50_s() * 1e3));
   }
   const double error = f32 ? line->check.relative_rms : line->check.beyond_rounding;
-  line->goals.push_back({f32 ? "error ≤ 1e-5" : "error past rounding ≤ 1e-5", error, error <= kErrorGoal});
+  line->goals.push_back({"error ≤ 1e-5", error, error <= kErrorGoal});
 }
 
 void add_goals(Kind kind, Block* block) {
@@ -165,7 +165,7 @@ void add_goals(Kind kind, Block* block) {
     } else if (line.time_over_tessera > 0) {
       const bool ten_percent = kind == Kind::prefill && line.name == "oneDNN";
       line.goals.push_back(
-          at_least("ours faster", ten_percent ? kPrefillOverOneDnnGoal : 1.0, line.time_over_tessera));
+          at_least("speed-up", ten_percent ? kPrefillOverOneDnnGoal : 1.0, line.time_over_tessera));
     }
   }
 }
@@ -226,7 +226,7 @@ Block Suite::run_causal(int threads) {
             &block);
   Line& line = block.lines[1];
   if (line.refused.empty() && line.time_over_tessera > 0) {
-    line.goals.push_back(at_least("faster than full", kCausalSpeedGoal, 1 / line.time_over_tessera));
+    line.goals.push_back(at_least("vs full", kCausalSpeedGoal, 1 / line.time_over_tessera));
     line.goals.push_back({"error ≤ 1e-5", line.check.relative_rms, line.check.relative_rms <= kErrorGoal});
   }
   return block;
@@ -266,7 +266,7 @@ void add_cliff_goals(std::vector<Block>* sweep) {
       if (!line.refused.empty()) continue;
       // Against SGEMM of the same rounds where there is one, so that a drifting clock is no cliff.
       const double speed = line.of_limit > 0 ? line.of_limit : line.gflops;
-      if (best > 0) line.goals.push_back(at_least("of best shorter", kCliffGoal, speed / best));
+      if (best > 0) line.goals.push_back(at_least("of shorter", kCliffGoal, speed / best));
       best = std::max(best, speed);
     }
   }
