@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "cases/gates.hpp"
@@ -39,8 +40,8 @@ struct Compared {
 };
 
 // Counts one element into the check. NaN must be NaN and inf be inf; a finite value obeys the bound.
-void count(const Compared& e, tessera_dtype dtype, const std::string& place, double* worst_error,
-           AttendCheck* check) {
+void count(const Compared& e, tessera_dtype dtype, std::string_view tensor, const oracle::Row& row,
+           double* worst_error, AttendCheck* check) {
   const double stored = oracle::round_to(dtype, e.truth);  // a finite truth may be inf in f16
   double ratio = 0;
   if (std::isfinite(stored) && std::isfinite(e.got)) {
@@ -52,8 +53,8 @@ void count(const Compared& e, tessera_dtype dtype, const std::string& place, dou
   }
   check->worst_ratio = std::max(check->worst_ratio, ratio);
   if (ratio > 1 && check->why.empty()) {
-    check->why = fmt::format("{} is {:.9g}, the oracle says {:.9g}, the bound is {:.3g}", place, e.got,
-                             e.truth, e.bound);
+    check->why = fmt::format("{}[{},{},{}] holds {:.9g} where the oracle says {:.9g}; the bound is {:.3g}",
+                             tensor, row.batch, row.head, row.query, e.got, e.truth, e.bound);
   }
 }
 
@@ -65,20 +66,19 @@ void compare(const tessera_attention& p, const cases::Expected& e, double plain_
   const double more_lse = 2 * (plain_lse_error - e.plain_lse_error);
   for (std::size_t r = 0; r < e.rows.size(); ++r) {
     const oracle::Row& row = e.rows[r];
-    const std::string place = fmt::format("[{},{},{}]", row.batch, row.head, row.query);
     const std::int64_t begin =
         row.batch * p.output.strides[0] + row.head * p.output.strides[1] + row.query * p.output.strides[2];
     for (std::int64_t d = 0; d < columns; ++d) {
       const std::size_t at = r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(d);
       const double got = oracle::load(p.output.data, p.output.dtype, begin + d);
-      count({got, e.truth.output[at], e.output_bound[at] + more_output}, p.output.dtype,
-            "an element of output" + place, &check->worst_error, check);
+      count({got, e.truth.output[at], e.output_bound[at] + more_output}, p.output.dtype, "output", row,
+            &check->worst_error, check);
     }
     if (p.lse.data == nullptr) continue;
     const std::int64_t at =
         row.batch * p.lse.strides[0] + row.head * p.lse.strides[1] + row.query * p.lse.strides[2];
     const double got = oracle::load(p.lse.data, TESSERA_F32, at);
-    count({got, e.truth.lse[r], e.lse_bound[r] + more_lse}, TESSERA_F32, "lse" + place, &check->lse_error,
+    count({got, e.truth.lse[r], e.lse_bound[r] + more_lse}, TESSERA_F32, "lse", row, &check->lse_error,
           check);
   }
 }

@@ -30,3 +30,7 @@ if(DEFINED sanitizers)
   target_compile_options(tessera_flags INTERFACE ${sanitizers})
   target_link_options(tessera_flags INTERFACE ${sanitizers})
 endif()
+# libFuzzer steers by what the code under test reports; the fuzz targets themselves add its main.
+if(TESSERA_FUZZ)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

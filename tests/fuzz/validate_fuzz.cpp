@@ -1,0 +1,225 @@
+// A problem that starts out sound and has some of its fields replaced by anything, wild pointers included.
+// validate() must not touch tensor memory, must not overflow, and may say OK only if what it promises the
+// backends holds; the promises are checked here in 128-bit arithmetic.
+#include <fuzzer/FuzzedDataProvider.h>
+#include <tessera/tessera.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <set>
+#include <vector>
+
+#include "core/plan.hpp"
+#include "core/problem.hpp"
+
+using namespace tessera::core;
+
+namespace {
+
+using Wide = __extension__ __int128;
+
+void require(bool promise) {
+  if (!promise) std::abort();
+}
+
+std::int64_t any_size(FuzzedDataProvider& fuzz) {
+  constexpr std::int64_t kEdges[] = {0,
+                                     1,
+                                     2,
+                                     -1,
+                                     1024,
+                                     1025,
+                                     INT64_MAX,
+                                     INT64_MIN,
+                                     std::int64_t{1} << 31,
+                                     std::int64_t{1} << 61,
+                                     std::int64_t{1} << 62};
+  return fuzz.ConsumeBool() ? fuzz.PickValueInArray(kEdges) : fuzz.ConsumeIntegral<std::int64_t>();
+}
+
+tessera_tensor sound_tensor(std::uintptr_t* address, tessera_dtype dtype, std::vector<std::int64_t> shape) {
+  tessera_tensor t = TESSERA_TENSOR_NONE;
+  t.data = reinterpret_cast<void*>(*address);  // never read: nothing is mapped there
+  t.dtype = dtype;
+  t.rank = static_cast<std::int32_t>(shape.size());
+  std::int64_t stride = 1;
+  for (int d = t.rank - 1; d >= 0; --d) {
+    t.shape[d] = shape[static_cast<std::size_t>(d)];
+    t.strides[d] = stride;
+    stride *= t.shape[d];
+  }
+  *address += (static_cast<std::uintptr_t>(stride) * 8 + 255) & ~std::uintptr_t{255};
+  return t;
+}
+
+tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
+  const auto size = [&](std::int64_t most) { return fuzz.ConsumeIntegralInRange<std::int64_t>(1, most); };
+  const std::int64_t batch = size(3), kv_heads = size(3), heads = kv_heads * size(3);
+  const std::int64_t queries = size(5), keys = fuzz.ConsumeBool() ? queries : size(5), dim = size(9),
+                     value_dim = size(9);
+  const tessera_dtype dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(TESSERA_F32, TESSERA_BF16);
+  std::uintptr_t address = 0x100000;
+  tessera_attention p = TESSERA_ATTENTION_INIT;
+  p.query = sound_tensor(&address, dtype, {batch, heads, queries, dim});
+  p.key = sound_tensor(&address, dtype, {batch, kv_heads, keys, dim});
+  p.value = sound_tensor(&address, dtype, {batch, kv_heads, keys, value_dim});
+  p.output = sound_tensor(&address, dtype, {batch, heads, queries, value_dim});
+  if (fuzz.ConsumeBool()) p.lse = sound_tensor(&address, TESSERA_F32, {batch, heads, queries});
+  if (fuzz.ConsumeBool()) {
+    const bool broadcast = fuzz.ConsumeBool();
+    p.mask.tensor = sound_tensor(&address, fuzz.ConsumeBool() ? TESSERA_BOOL : dtype,
+                                 {broadcast ? 1 : batch, broadcast ? 1 : heads, queries, keys});
+  }
+  if (fuzz.ConsumeBool()) p.key_lengths = sound_tensor(&address, TESSERA_I32, {batch});
+  if (fuzz.ConsumeBool()) p.sinks = sound_tensor(&address, TESSERA_F32, {heads});
+  p.mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(0, 2);
+  if (p.mask.align != TESSERA_ALIGN_NONE) p.mask.right = fuzz.ConsumeIntegralInRange<std::int64_t>(-1, 4);
+  if (p.mask.align != TESSERA_ALIGN_NONE && fuzz.ConsumeBool()) {
+    p.alibi_slopes = sound_tensor(&address, TESSERA_F32, {heads});
+  }
+  return p;
+}
+
+void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
+  tessera_tensor* const tensors[] = {&p->query,       &p->key,         &p->value,        &p->output, &p->lse,
+                                     &p->mask.tensor, &p->key_lengths, &p->alibi_slopes, &p->sinks};
+  tessera_tensor* t = fuzz.PickValueInArray(tensors);
+  const auto d = fuzz.ConsumeIntegralInRange<std::size_t>(0, TESSERA_MAX_RANK - 1);
+  switch (fuzz.ConsumeIntegralInRange(0, 12)) {
+    case 0:
+      t->data = reinterpret_cast<void*>(fuzz.ConsumeIntegral<std::uintptr_t>());
+      break;
+    case 1:
+      t->data = fuzz.PickValueInArray(tensors)->data;
+      break;
+    case 2:
+      t->data = static_cast<char*>(t->data) + fuzz.ConsumeIntegralInRange(0, 64);
+      break;
+    case 3:
+      t->dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(-1, 9);
+      break;
+    case 4:
+      t->rank = fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 6);
+      break;
+    case 5:
+      t->shape[d] = any_size(fuzz);
+      break;
+    case 6:
+      t->strides[d] = any_size(fuzz);
+      break;
+    case 7:
+      t->strides[d] = fuzz.ConsumeIntegralInRange<std::int64_t>(0, 64);
+      break;
+    case 8:
+      *t = TESSERA_TENSOR_NONE;
+      break;
+    case 9:
+      p->scale = fuzz.ConsumeFloatingPoint<float>();
+      break;
+    case 10:
+      p->softcap = fuzz.ConsumeFloatingPoint<float>();
+      break;
+    case 11:
+      (fuzz.ConsumeBool() ? p->mask.left : p->mask.right) = any_size(fuzz);
+      break;
+    case 12:
+      p->mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(-1, 4);
+      break;
+    default:
+      break;
+  }
+}
+
+struct Extent {
+  Wide begin = 0, end = 0;  // equal if nothing can be touched
+};
+
+// The bytes a tensor can touch: they must be addressable, and aligned to its elements.
+Extent extent(const tessera_tensor& t) {
+  if (t.data == nullptr && t.rank == 0) return {};
+  require(t.rank >= 1 && t.rank <= TESSERA_MAX_RANK);
+  const Wide size = static_cast<Wide>(dtype_size(t.dtype));
+  const Wide begin = reinterpret_cast<std::uintptr_t>(t.data);
+  Wide last = 0;
+  for (int d = 0; d < t.rank; ++d) {
+    require(t.shape[d] >= 0 && t.strides[d] >= 0);
+    if (t.shape[d] == 0) return {};
+  }
+  for (int d = 0; d < t.rank; ++d) last += static_cast<Wide>(t.shape[d] - 1) * t.strides[d];
+  require(t.data != nullptr && size > 0 && begin % size == 0);
+  require(last <= INT64_MAX);  // element offsets are counted in 64 bits
+  require(begin + (last + 1) * size <= static_cast<Wide>(UINTPTR_MAX));
+  return {begin, begin + (last + 1) * size};
+}
+
+bool overlap(const Extent& a, const Extent& b) {
+  return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
+}
+
+// No two elements in one place; tried out where there are few.
+void require_distinct_elements(const tessera_tensor& t) {
+  Wide count = 1;
+  for (int d = 0; d < t.rank; ++d) count *= t.shape[d];
+  if (count > 2000 || count == 0) return;
+  std::set<std::int64_t> seen;
+  for (std::int64_t n = 0; n < static_cast<std::int64_t>(count); ++n) {
+    std::int64_t at = 0, rest = n;
+    for (int d = t.rank - 1; d >= 0; --d) {
+      at += rest % t.shape[d] * t.strides[d];
+      rest /= t.shape[d];
+    }
+    require(seen.insert(at).second);
+  }
+}
+
+void require_promises(const tessera_attention& given, const Problem& p) {
+  require(p.batch >= 0 && p.queries >= 0 && p.keys >= 0 && p.heads >= 1 && p.kv_heads >= 1);
+  require(p.heads % p.kv_heads == 0);
+  require(p.dim >= 1 && p.dim <= TESSERA_MAX_HEAD_DIM && p.value_dim >= 1 &&
+          p.value_dim <= TESSERA_MAX_HEAD_DIM);
+  require(given.query.shape[0] == p.batch && given.query.shape[2] == p.queries &&
+          given.key.shape[2] == p.keys);
+  require(given.value.shape[2] == p.keys && given.output.shape[3] == p.value_dim);
+  require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_BF16);
+  require(std::isfinite(p.scale) && std::isfinite(p.softcap) && p.softcap >= 0);
+  require(p.left >= 0 && p.left <= kUnboundedReach && p.right >= 0 && p.right <= kUnboundedReach);
+  require(p.mask.kind == MaskKind::none || p.mask.data != nullptr);
+
+  const Extent output = extent(given.output), lse = extent(given.lse);
+  for (const tessera_tensor* input : {&given.query, &given.key, &given.value, &given.mask.tensor,
+                                      &given.key_lengths, &given.alibi_slopes, &given.sinks}) {
+    require(!overlap(extent(*input), output) && !overlap(extent(*input), lse));
+  }
+  require(!overlap(output, lse));
+  require_distinct_elements(given.output);
+  require_distinct_elements(given.lse);
+  for (const tessera_tensor* rows : {&given.query, &given.key, &given.value, &given.output}) {
+    require(rows->strides[3] == 1 || rows->shape[3] <= 1);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  FuzzedDataProvider fuzz(data, size);
+  tessera_attention given = sound_problem(fuzz);
+  for (int n = fuzz.ConsumeIntegralInRange(0, 6); n > 0; --n) disturb(fuzz, &given);
+
+  Problem problem;
+  const Status status = validate(given, &problem);
+  require(status.ok() == status.message.empty());
+  if (status.ok()) {
+    require_promises(given, problem);
+    require(cost(problem).flops >= 0);
+  }
+  // The interface on top of it, on a device that may not exist either.
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = fuzz.ConsumeIntegralInRange<tessera_device_kind>(0, 3);
+  device.threads = fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 4);
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  const tessera_status planned = tessera_plan(&given, &device, &plan);
+  require(status.ok() || planned != TESSERA_OK);
+  char text[64];
+  tessera_explain(&given, &device, text, sizeof text);
+  return 0;
+}
