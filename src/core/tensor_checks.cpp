@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
+#include <vector>
 
 #include "core/problem.hpp"
 
@@ -120,17 +120,14 @@ Status check_tensor(const TensorRule& rule, const tessera_tensor& tensor, ByteRa
 }
 
 Status check_written_once(std::string_view name, const tessera_tensor& tensor) {
-  std::array<int, TESSERA_MAX_RANK> order{};
-  int used = 0;
+  std::vector<int> order;  // dimensions that have more than one index, smallest stride first
   for (int d = 0; d < tensor.rank; ++d) {
     if (tensor.shape[d] == 0) return {};
-    if (tensor.shape[d] > 1) order[static_cast<std::size_t>(used++)] = d;
+    if (tensor.shape[d] > 1) order.push_back(d);
   }
-  std::sort(order.begin(), order.begin() + used,
-            [&](int a, int b) { return tensor.strides[a] < tensor.strides[b]; });
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return tensor.strides[a] < tensor.strides[b]; });
   std::int64_t covered = 1;  // elements that the smaller strides span; measure() ruled out overflow
-  for (int i = 0; i < used; ++i) {
-    const int d = order[static_cast<std::size_t>(i)];
+  for (const int d : order) {
     if (tensor.strides[d] < covered) {
       return invalid(
           fmt::format("{}.strides[{}] is {}, so elements of {} overlap each other; at least {} is accepted",
