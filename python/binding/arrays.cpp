@@ -1,0 +1,358 @@
+#include "arrays.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace tessera::python {
+namespace {
+
+constexpr const char* kVersioned = "dltensor_versioned";
+constexpr const char* kUnversioned = "dltensor";
+
+// The struct behind __array_struct__, fixed by NumPy's array interface protocol, version 3.
+struct ArrayInterface {
+  int two;
+  int rank;
+  char kind;
+  int item_size;
+  int flags;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;  // in bytes
+  void* data;
+  PyObject* descriptor;
+};
+constexpr int kNotSwapped = 0x0200;
+constexpr int kWriteable = 0x0400;
+
+bool refuse_dtype(const char* name, const char* dtype) {
+  PyErr_Format(PyExc_TypeError,
+               "%s has dtype %s; Tessera takes float32, float16 and bfloat16 arrays, bool or floating masks, "
+               "int32 or int64 key_lengths, and float32 for alibi and sinks",
+               name, dtype);
+  return false;
+}
+
+tessera_dtype from_dlpack(dlpack::DataType type) {
+  if (type.lanes != 1) return 0;
+  const int code = type.code, bits = type.bits;
+  if (code == dlpack::kFloat && bits == 32) return TESSERA_F32;
+  if (code == dlpack::kFloat && bits == 16) return TESSERA_F16;
+  if (code == dlpack::kBfloat && bits == 16) return TESSERA_BF16;
+  if (code == dlpack::kBool && bits == 8) return TESSERA_BOOL;
+  if (code == dlpack::kInt && bits == 32) return TESSERA_I32;
+  if (code == dlpack::kInt && bits == 64) return TESSERA_I64;
+  if (code == dlpack::kFloat8E4M3Fn && bits == 8) return TESSERA_F8E4M3;
+  if (code == dlpack::kFloat8E5M2 && bits == 8) return TESSERA_F8E5M2;
+  return 0;
+}
+
+std::string dlpack_type_name(dlpack::DataType type) {
+  static constexpr const char* kNames[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  const std::string base = type.code < 7 ? kNames[type.code] : "type " + std::to_string(type.code) + "/";
+  return base + std::to_string(type.bits) + (type.lanes != 1 ? "x" + std::to_string(type.lanes) : "");
+}
+
+// The kind and size of the array interface: "<f4" and its relatives. Void stands for the types of
+// ml_dtypes, which only their name tells apart.
+tessera_dtype from_kind(char kind, Py_ssize_t item_size) {
+  if (kind == 'f' && item_size == 4) return TESSERA_F32;
+  if (kind == 'f' && item_size == 2) return TESSERA_F16;
+  if (kind == 'b' && item_size == 1) return TESSERA_BOOL;
+  if (kind == 'i' && item_size == 4) return TESSERA_I32;
+  if (kind == 'i' && item_size == 8) return TESSERA_I64;
+  return 0;
+}
+
+// By the name of object.dtype; 0 with a Python exception set if it is not one of ours.
+tessera_dtype from_dtype_name(PyObject* object, const char* name) {
+  const Ref dtype(PyObject_GetAttrString(object, "dtype"));
+  const Ref text(dtype ? PyObject_Str(dtype.get()) : nullptr);
+  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  if (utf8 == nullptr) return 0;
+  if (std::strcmp(utf8, "bfloat16") == 0) return TESSERA_BF16;
+  if (std::strcmp(utf8, "float8_e4m3fn") == 0) return TESSERA_F8E4M3;
+  if (std::strcmp(utf8, "float8_e5m2") == 0) return TESSERA_F8E5M2;
+  refuse_dtype(name, utf8);
+  return 0;
+}
+
+// One native letter of the buffer protocol.
+tessera_dtype from_format(const char* format, Py_ssize_t item_size) {
+  if (format == nullptr) return 0;
+  if (*format == '@' || *format == '=') ++format;
+  if (*format == '\0' || format[1] != '\0') return 0;
+  switch (*format) {
+    case 'f':
+      return TESSERA_F32;
+    case 'e':
+      return TESSERA_F16;
+    case '?':
+      return TESSERA_BOOL;
+    case 'i':
+    case 'l':
+    case 'q':
+      return from_kind('i', item_size);
+    default:
+      return 0;
+  }
+}
+
+// object.name, or null; an exception is left only if it is something else than a missing attribute.
+Ref optional_attribute(PyObject* object, PyObject* name) {
+  Ref value(PyObject_GetAttr(object, name));
+  if (!value && PyErr_ExceptionMatches(PyExc_AttributeError) != 0) PyErr_Clear();
+  return value;
+}
+
+// __dlpack__ with the newest protocol first; producers from before 1.0 do not know max_version.
+Ref ask_for_capsule(PyObject* object, bool on_cuda, void* stream) {
+  static PyObject* const method_name = PyUnicode_InternFromString("__dlpack__");
+  const Ref method(PyObject_GetAttr(object, method_name));
+  const Ref nothing(method ? PyTuple_New(0) : nullptr);
+  const Ref keywords(nothing ? PyDict_New() : nullptr);
+  const Ref version(keywords ? Py_BuildValue("(ii)", 1, 0) : nullptr);
+  if (!version || PyDict_SetItemString(keywords.get(), "max_version", version.get()) != 0) return Ref();
+  if (on_cuda) {
+    // The protocol writes the legacy default stream as 1, because 0 is ambiguous.
+    const Ref number(stream == nullptr ? PyLong_FromLong(1) : PyLong_FromVoidPtr(stream));
+    if (!number || PyDict_SetItemString(keywords.get(), "stream", number.get()) != 0) return Ref();
+  }
+  Ref capsule(PyObject_Call(method.get(), nothing.get(), keywords.get()));
+  if (capsule || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return capsule;
+  PyErr_Clear();
+  if (PyDict_DelItemString(keywords.get(), "max_version") != 0) return Ref();
+  return Ref(PyObject_Call(method.get(), nothing.get(), keywords.get()));
+}
+
+bool device_of(PyObject* object, dlpack::Device* device) {
+  const Ref pair(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
+  if (!pair) return false;
+  // Frameworks answer with enumerations of their own, which convert to int but need not be int.
+  const Ref type(PySequence_GetItem(pair.get(), 0));
+  const Ref index(PySequence_GetItem(pair.get(), 1));
+  const Ref type_number(type ? PyNumber_Long(type.get()) : nullptr);
+  const Ref index_number(index ? PyNumber_Long(index.get()) : nullptr);
+  if (!type_number || !index_number) return false;
+  device->type = static_cast<std::int32_t>(PyLong_AsLong(type_number.get()));
+  device->index = static_cast<std::int32_t>(PyLong_AsLong(index_number.get()));
+  return PyErr_Occurred() == nullptr;
+}
+
+}  // namespace
+
+View::~View() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+}
+
+bool View::read(PyObject* object, const char* name, void* stream) {
+  static PyObject* const array_struct = PyUnicode_InternFromString("__array_struct__");
+  static PyObject* const array_interface = PyUnicode_InternFromString("__array_interface__");
+  static PyObject* const dlpack_method = PyUnicode_InternFromString("__dlpack__");
+  name_ = name;
+  const Family family = family_of(object);
+  if (family.exchange != nullptr) return read_exchange(object, *family.exchange);
+  if (family.framework != Framework::numpy) {
+    if (optional_attribute(object, dlpack_method)) return read_dlpack(object, family, stream);
+    if (PyErr_Occurred() != nullptr) return false;
+  }
+  if (const Ref capsule = optional_attribute(object, array_struct))
+    return read_array_struct(capsule.get(), object);
+  if (PyErr_Occurred() != nullptr) return false;
+  if (const Ref dict = optional_attribute(object, array_interface))
+    return read_array_interface(dict.get(), object);
+  if (PyErr_Occurred() != nullptr) return false;
+  if (PyObject_CheckBuffer(object) != 0) return read_buffer(object);
+  const Ref type_name(PyObject_GetAttrString(family.type, "__name__"));
+  if (type_name) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s is a %U; an array that speaks DLPack, the array interface or the buffer protocol is "
+                 "accepted (NumPy, PyTorch, JAX, CuPy, ...)",
+                 name, type_name.get());
+  }
+  return false;
+}
+
+bool View::read_writable(PyObject* object, const char* name, void* stream) {
+  if (!read(object, name, stream)) return false;
+  if (!read_only_) return true;
+  PyErr_Format(PyExc_ValueError, "%s is read-only; a writable array is accepted", name);
+  return false;
+}
+
+bool View::read_exchange(PyObject* object, const dlpack::Exchange& exchange) {
+  dlpack::Tensor source{};
+  return exchange.borrow(object, &source) == 0 && take(source);
+}
+
+bool View::read_dlpack(PyObject* object, const Family& family, void* stream) {
+  dlpack::Device device{};
+  if (!device_of(object, &device)) return false;
+  Ref detached;
+  if (family.framework == Framework::torch) {
+    // Whether a gradient is wanted was settled before; here a tensor is but its memory.
+    detached = Ref(PyObject_CallMethod(object, "detach", nullptr));
+    if (!detached) return false;
+    object = detached.get();
+  }
+  const bool on_cuda = device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
+  capsule_ = ask_for_capsule(object, on_cuda, stream);
+  return capsule_ && read_capsule(capsule_.get());
+}
+
+// The capsule is not renamed to "used_...": it keeps owning its tensor, and this View keeps it.
+bool View::read_capsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kVersioned) != 0) {
+    const auto* managed =
+        static_cast<const dlpack::ManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kVersioned));
+    if (managed->version.major != dlpack::kMajor) {
+      PyErr_Format(PyExc_BufferError, "%s came as DLPack version %u; version 1 is accepted", name_,
+                   managed->version.major);
+      return false;
+    }
+    read_only_ = (managed->flags & dlpack::kReadOnly) != 0;
+    return take(managed->tensor);
+  }
+  const auto* managed =
+      static_cast<const dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, kUnversioned));
+  return managed != nullptr && take(managed->tensor);
+}
+
+bool View::take(const dlpack::Tensor& source) {
+  switch (source.device.type) {
+    case dlpack::kCpu:
+    case dlpack::kCudaHost:
+    case dlpack::kRocmHost:
+      device_ = {TESSERA_CPU, 0};
+      break;
+    case dlpack::kCuda:
+    case dlpack::kCudaManaged:
+      device_ = {TESSERA_CUDA, source.device.index};
+      break;
+    default:
+      PyErr_Format(PyExc_ValueError, "%s is on a device of DLPack type %d; the CPU and CUDA are accepted",
+                   name_, static_cast<int>(source.device.type));
+      return false;
+  }
+  tensor_.dtype = from_dlpack(source.dtype);
+  if (tensor_.dtype == 0) return refuse_dtype(name_, dlpack_type_name(source.dtype).c_str());
+  tensor_.data = static_cast<char*>(source.data) + source.byte_offset;
+  tensor_.rank = source.ndim;
+  std::int64_t contiguous = 1;
+  for (int d = std::min(source.ndim, TESSERA_MAX_RANK) - 1; d >= 0; --d) {
+    tensor_.shape[d] = source.shape[d];
+    tensor_.strides[d] = source.strides != nullptr ? source.strides[d] : contiguous;
+    contiguous *= source.shape[d];
+  }
+  tidy_strides();
+  return true;
+}
+
+bool View::read_array_struct(PyObject* capsule, PyObject* object) {
+  const auto* array = static_cast<const ArrayInterface*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (array == nullptr) return false;
+  if (array->two != 2) {
+    PyErr_Format(PyExc_ValueError, "%s has an __array_struct__ that is no array interface", name_);
+    return false;
+  }
+  if ((array->flags & kNotSwapped) == 0) return refuse_dtype(name_, "in foreign byte order");
+  tensor_.dtype = from_kind(array->kind, array->item_size);
+  if (tensor_.dtype == 0) tensor_.dtype = from_dtype_name(object, name_);
+  if (tensor_.dtype == 0) return false;
+  read_only_ = (array->flags & kWriteable) == 0;
+  return take_bytes(array->data, array->rank, array->shape, array->strides, array->item_size);
+}
+
+bool View::read_array_interface(PyObject* dict, PyObject* object) {
+  const auto item = [&](const char* key) { return PyDict_GetItemString(dict, key); };  // borrowed
+  if (PyDict_Check(dict) == 0 || item("shape") == nullptr || item("typestr") == nullptr ||
+      item("data") == nullptr || PyTuple_Check(item("shape")) == 0) {
+    PyErr_Format(PyExc_ValueError, "%s has an __array_interface__ without shape, typestr and data", name_);
+    return false;
+  }
+  const char* type = PyUnicode_AsUTF8AndSize(item("typestr"), nullptr);
+  if (type == nullptr) return false;
+  if (std::strlen(type) < 3 || type[0] == '>') return refuse_dtype(name_, type);
+  const Py_ssize_t item_size = std::strtol(type + 2, nullptr, 10);
+  tensor_.dtype = from_kind(type[1], item_size);
+  if (tensor_.dtype == 0) tensor_.dtype = from_dtype_name(object, name_);
+  if (tensor_.dtype == 0) return false;
+
+  const Ref address(PySequence_GetItem(item("data"), 0));
+  const Ref read_only(PySequence_GetItem(item("data"), 1));
+  void* data = address ? PyLong_AsVoidPtr(address.get()) : nullptr;
+  if (!read_only || PyErr_Occurred() != nullptr) return false;
+  read_only_ = PyObject_IsTrue(read_only.get()) != 0;
+
+  const Py_ssize_t rank = PyTuple_Size(item("shape"));
+  const int read = static_cast<int>(std::min<Py_ssize_t>(rank, TESSERA_MAX_RANK));
+  PyObject* strides = item("strides");
+  const bool has_strides = strides != nullptr && strides != Py_None;
+  Py_ssize_t sizes[TESSERA_MAX_RANK] = {}, steps[TESSERA_MAX_RANK] = {};
+  Py_ssize_t contiguous = item_size;
+  for (int d = read - 1; d >= 0; --d) {
+    sizes[d] = PyLong_AsSsize_t(PyTuple_GetItem(item("shape"), d));
+    steps[d] = has_strides ? PyLong_AsSsize_t(PyTuple_GetItem(strides, d)) : contiguous;
+    contiguous *= sizes[d];
+  }
+  if (PyErr_Occurred() != nullptr) return false;
+  return take_bytes(data, static_cast<int>(rank), sizes, steps, item_size);
+}
+
+bool View::read_buffer(PyObject* object) {
+  if (PyObject_GetBuffer(object, &buffer_, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) return false;
+  tensor_.dtype = from_format(buffer_.format, buffer_.itemsize);
+  if (tensor_.dtype == 0) return refuse_dtype(name_, buffer_.format != nullptr ? buffer_.format : "bytes");
+  read_only_ = buffer_.readonly != 0;
+  return take_bytes(buffer_.buf, buffer_.ndim, buffer_.shape, buffer_.strides, buffer_.itemsize);
+}
+
+bool View::take_bytes(void* data, int rank, const Py_ssize_t* shape, const Py_ssize_t* byte_strides,
+                      Py_ssize_t item_size) {
+  tensor_.data = data;
+  tensor_.rank = rank;
+  for (int d = 0; d < std::min(rank, TESSERA_MAX_RANK); ++d) {
+    tensor_.shape[d] = shape[d];
+    if (shape[d] > 1 && byte_strides[d] % item_size != 0) {
+      PyErr_Format(PyExc_ValueError,
+                   "%s has a stride of %zd bytes in dimension %d; whole elements (%zd bytes) are accepted",
+                   name_, byte_strides[d], d, item_size);
+      return false;
+    }
+    tensor_.strides[d] = byte_strides[d] / item_size;
+  }
+  tidy_strides();
+  return true;
+}
+
+// The stride of a dimension that is never stepped along means nothing, and frameworks put anything there.
+void View::tidy_strides() {
+  const int rank = std::min(tensor_.rank, TESSERA_MAX_RANK);
+  const bool empty = std::any_of(tensor_.shape, tensor_.shape + rank, [](std::int64_t n) { return n == 0; });
+  for (int d = 0; d < rank; ++d) {
+    if (empty || tensor_.shape[d] == 1) tensor_.strides[d] = 1;
+  }
+}
+
+void View::collapse_last(std::int64_t full_size) {
+  const int last = std::min(tensor_.rank, TESSERA_MAX_RANK) - 1;
+  if (last < 0 || tensor_.strides[last] != 0 || tensor_.shape[last] != full_size) return;
+  tensor_.shape[last] = 1;
+  tensor_.strides[last] = 1;
+}
+
+bool View::dense_rows() const {
+  if (tensor_.rank != TESSERA_MAX_RANK || tensor_.strides[3] != 1) return false;
+  int order[3] = {0, 1, 2};
+  std::sort(order, order + 3, [&](int a, int b) { return tensor_.strides[a] < tensor_.strides[b]; });
+  std::int64_t expected = tensor_.shape[3];
+  for (const int d : order) {
+    if (tensor_.shape[d] == 1) continue;
+    if (tensor_.strides[d] != expected) return false;
+    expected *= tensor_.shape[d];
+  }
+  return true;
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,265 @@
+#include "call.hpp"
+
+#include <algorithm>
+#include <cfloat>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace tessera::python {
+namespace {
+
+constexpr const char* kNames[Arguments::kCount] = {"q",           "k",          "v",       "mask",  "causal",
+                                                   "window",      "scale",      "softcap", "alibi", "sinks",
+                                                   "key_lengths", "return_lse", "out",     "kernel"};
+
+// Keyword names arrive interned, so that comparing addresses nearly always decides.
+int name_index(PyObject* keyword) {
+  static PyObject* const* const interned = [] {
+    static PyObject* names[Arguments::kCount];
+    for (int i = 0; i < Arguments::kCount; ++i) names[i] = PyUnicode_InternFromString(kNames[i]);
+    return names;
+  }();
+  for (int i = 0; i < Arguments::kCount; ++i) {
+    if (interned[i] == keyword) return i;
+  }
+  for (int i = 0; i < Arguments::kCount; ++i) {
+    if (PyUnicode_CompareWithASCIIString(keyword, kNames[i]) == 0) return i;
+  }
+  return -1;
+}
+
+bool read_align(PyObject* text, const char* name, tessera_align* align) {
+  const char* utf8 = PyUnicode_Check(text) != 0 ? PyUnicode_AsUTF8AndSize(text, nullptr) : nullptr;
+  if (utf8 != nullptr && std::strcmp(utf8, "top-left") == 0) {
+    *align = TESSERA_ALIGN_TOP_LEFT;
+    return true;
+  }
+  if (utf8 != nullptr && std::strcmp(utf8, "bottom-right") == 0) {
+    *align = TESSERA_ALIGN_BOTTOM_RIGHT;
+    return true;
+  }
+  if (PyErr_Occurred() == nullptr) {
+    PyErr_Format(PyExc_ValueError, "%s is %R; 'top-left', 'bottom-right' or None is accepted", name, text);
+  }
+  return false;
+}
+
+// One side of a window: a number of keys, or None for no limit.
+bool read_side(PyObject* value, std::int64_t* side) {
+  if (value == Py_None) {
+    *side = TESSERA_UNBOUNDED;
+    return true;
+  }
+  *side = PyLong_AsLongLong(value);
+  if (*side == -1 && PyErr_Occurred() != nullptr) return false;
+  if (*side >= 0) return true;
+  PyErr_Format(PyExc_ValueError,
+               "window has a side of %lld keys; 0 or more, or None for no limit, is accepted",
+               static_cast<long long>(*side));
+  return false;
+}
+
+// (left, right) or (left, right, alignment); a plain number is the left side.
+bool read_window(PyObject* window, tessera_mask* mask, bool* right_given, tessera_align* align) {
+  if (PyLong_Check(window) != 0) {
+    *right_given = false;
+    return read_side(window, &mask->left);
+  }
+  const Ref items(PySequence_Tuple(window));
+  const Py_ssize_t count = items ? PyTuple_Size(items.get()) : -1;
+  if (count != 2 && count != 3) {
+    PyErr_Format(
+        PyExc_ValueError,
+        "window is %R; a number of keys, (left, right) or (left, right, 'top-left' | 'bottom-right') "
+        "is accepted",
+        window);
+    return false;
+  }
+  PyObject* right = PyTuple_GetItem(items.get(), 1);
+  *right_given = right != Py_None;
+  if (!read_side(PyTuple_GetItem(items.get(), 0), &mask->left) || !read_side(right, &mask->right))
+    return false;
+  return count == 2 || read_align(PyTuple_GetItem(items.get(), 2), "window[2]", align);
+}
+
+bool read_float(PyObject* value, const char* name, float* number) {
+  const double wide = PyFloat_AsDouble(value);
+  if (wide == -1.0 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s is %R; a number or None is accepted", name, value);
+    return false;
+  }
+  *number = static_cast<float>(wide);
+  return true;
+}
+
+std::string device_name(Device device) {
+  return device.kind == TESSERA_CPU ? "the CPU" : "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace
+
+bool Arguments::parse(const char* function, PyObject* const* args, Py_ssize_t positional,
+                      PyObject* keyword_names) {
+  if (positional > 3) {
+    PyErr_Format(PyExc_TypeError, "%s() takes q, k and v by position, but %zd were given; name the others",
+                 function, positional);
+    return false;
+  }
+  std::copy(args, args + positional, values);
+  const Py_ssize_t named = keyword_names != nullptr ? PyTuple_Size(keyword_names) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* keyword = PyTuple_GetItem(keyword_names, i);
+    const int at = name_index(keyword);
+    if (at < 0 || at < positional) {
+      PyErr_Format(PyExc_TypeError, at < 0 ? "%s() has no argument %R" : "%s() got argument %R twice",
+                   function, keyword);
+      return false;
+    }
+    values[at] = args[positional + i];
+  }
+  for (PyObject*& value : values) {
+    if (value == Py_None) value = nullptr;
+  }
+  for (int required = q; required <= v; ++required) {
+    if (values[required] != nullptr) continue;
+    PyErr_Format(PyExc_TypeError, "%s() needs %s", function, kNames[required]);
+    return false;
+  }
+  return true;
+}
+
+bool Call::prepare(const Arguments& arguments, const Family& family, int threads) {
+  if (!read_inputs(arguments, family) || !read_scalars(arguments)) return false;
+  if (!read_band(arguments[Arguments::causal], arguments[Arguments::window])) return false;
+  if (PyObject* kernel = arguments[Arguments::kernel]; kernel != nullptr) {
+    device_.kernel = PyUnicode_Check(kernel) != 0 ? PyUnicode_AsUTF8AndSize(kernel, nullptr) : nullptr;
+    if (device_.kernel == nullptr) {
+      if (PyErr_Occurred() == nullptr) {
+        PyErr_Format(PyExc_TypeError, "kernel is %R; the name of a kernel or None is accepted", kernel);
+      }
+      return false;
+    }
+  }
+  if (device_.kind == TESSERA_CPU) device_.threads = threads;
+  return make_results(arguments, family);
+}
+
+bool Call::read_input(PyObject* object, const char* name, View* view, tessera_tensor* tensor) {
+  if (object == nullptr) return true;
+  if (!view->read(object, name, device_.stream)) return false;
+  if (view->device() != Device{device_.kind, device_.index}) {
+    PyErr_Format(PyExc_ValueError, "%s is on %s, but q is on %s: all arrays of a call share one device", name,
+                 device_name(view->device()).c_str(), device_name({device_.kind, device_.index}).c_str());
+    return false;
+  }
+  *tensor = view->tensor();
+  return true;
+}
+
+bool Call::read_inputs(const Arguments& a, const Family& family) {
+  // q settles the device and with it the stream, which the producers of the other arrays must be told.
+  if (!q_.read(a[Arguments::q], "q", nullptr)) return false;
+  device_.kind = q_.device().kind;
+  device_.index = q_.device().index;
+  if (!current_stream(family, q_.device(), &device_.stream)) return false;
+  problem_.query = q_.tensor();
+  if (!read_input(a[Arguments::k], "k", &k_, &problem_.key) ||
+      !read_input(a[Arguments::v], "v", &v_, &problem_.value) ||
+      !read_input(a[Arguments::mask], "mask", &mask_, &problem_.mask.tensor) ||
+      !read_input(a[Arguments::alibi], "alibi", &alibi_, &problem_.alibi_slopes) ||
+      !read_input(a[Arguments::sinks], "sinks", &sinks_, &problem_.sinks) ||
+      !read_input(a[Arguments::key_lengths], "key_lengths", &key_lengths_, &problem_.key_lengths)) {
+    return false;
+  }
+  if (a[Arguments::mask] != nullptr && problem_.key.rank == TESSERA_MAX_RANK) {
+    mask_.collapse_last(problem_.key.shape[2]);
+    problem_.mask.tensor = mask_.tensor();
+  }
+  return true;
+}
+
+bool Call::read_scalars(const Arguments& a) {
+  if (PyObject* scale = a[Arguments::scale]; scale != nullptr) {
+    if (!read_float(scale, "scale", &problem_.scale)) return false;
+    // To the C interface 0 means "the default". The smallest normal number makes every finite score as
+    // good as equal, which is what a caller who writes scale=0 asks for.
+    if (problem_.scale == 0) problem_.scale = FLT_MIN;
+  }
+  PyObject* softcap = a[Arguments::softcap];
+  return softcap == nullptr || read_float(softcap, "softcap", &problem_.softcap);
+}
+
+bool Call::read_band(PyObject* causal, PyObject* window) {
+  tessera_mask& mask = problem_.mask;
+  if (causal != nullptr && !read_align(causal, "causal", &mask.align)) return false;
+  if (window != nullptr) {
+    bool right_given = false;
+    tessera_align align = TESSERA_ALIGN_NONE;
+    if (!read_window(window, &mask, &right_given, &align)) return false;
+    if (causal != nullptr && right_given && mask.right != 0) {
+      PyErr_Format(PyExc_ValueError,
+                   "window reaches %lld keys ahead, but causal hides all of them; 0 or None "
+                   "is accepted",
+                   static_cast<long long>(mask.right));
+      return false;
+    }
+    if (causal != nullptr && align != TESSERA_ALIGN_NONE && align != mask.align) {
+      PyErr_SetString(PyExc_ValueError, "window and causal name different alignments; name one");
+      return false;
+    }
+    if (align != TESSERA_ALIGN_NONE) mask.align = align;
+    if (mask.align == TESSERA_ALIGN_NONE) {
+      // Where queries and keys are equally many, both alignments are the same.
+      const bool square = problem_.query.rank == 4 && problem_.key.rank == 4 &&
+                          problem_.query.shape[2] == problem_.key.shape[2] && problem_.key_lengths.rank == 0;
+      if (!square) {
+        PyErr_SetString(PyExc_ValueError,
+                        "window needs an alignment where queries and keys may differ in number: write "
+                        "window=(left, right, 'top-left') or (left, right, 'bottom-right')");
+        return false;
+      }
+      mask.align = TESSERA_ALIGN_TOP_LEFT;
+    }
+  }
+  if (causal != nullptr) mask.right = 0;
+  return true;
+}
+
+bool Call::make_results(const Arguments& a, const Family& family) {
+  const tessera_tensor &q = problem_.query, &v = problem_.value;
+  const std::int64_t shape[4] = {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+  const bool sized = q.rank == 4 && v.rank == 4;
+  if (PyObject* out = a[Arguments::out]; out != nullptr) {
+    output_object_ = Ref::borrow(out);
+  } else if (sized) {
+    const bool keep_order = shape[3] == q.shape[3] && q_.dense_rows();
+    output_object_ = allocate(family, a[Arguments::q], 4, shape, 0, keep_order);
+    if (!output_object_) return false;
+  }
+  if (output_object_) {
+    if (!output_.read_writable(output_object_.get(), "out", device_.stream)) return false;
+    if (output_.device() != q_.device()) {
+      PyErr_Format(PyExc_ValueError, "out is on %s, but q is on %s", device_name(output_.device()).c_str(),
+                   device_name(q_.device()).c_str());
+      return false;
+    }
+    problem_.output = output_.tensor();
+  }
+  PyObject* return_lse = a[Arguments::return_lse];
+  const int with_lse = return_lse != nullptr ? PyObject_IsTrue(return_lse) : 0;
+  if (with_lse < 0) return false;
+  if (with_lse == 0 || !sized) return true;
+  lse_object_ = allocate(family, a[Arguments::q], 3, shape, TESSERA_F32, false);
+  if (!lse_object_ || !lse_.read_writable(lse_object_.get(), "lse", device_.stream)) return false;
+  problem_.lse = lse_.tensor();
+  return true;
+}
+
+PyObject* Call::take_results() {
+  if (!lse_object_) return output_object_.release();
+  return PyTuple_Pack(2, output_object_.get(), lse_object_.get());
+}
+
+}  // namespace tessera::python

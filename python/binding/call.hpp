@@ -1,0 +1,60 @@
+// One call from Python as one tessera_attention: keyword arguments in, problem and device out.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include "arrays.hpp"
+#include "python.hpp"
+
+namespace tessera::python {
+
+// The arguments in the order of the signature, borrowed; null where the caller gave none or None.
+struct Arguments {
+  enum Name {
+    q,
+    k,
+    v,
+    mask,
+    causal,
+    window,
+    scale,
+    softcap,
+    alibi,
+    sinks,
+    key_lengths,
+    return_lse,
+    out,
+    kernel
+  };
+  static constexpr int kCount = kernel + 1;
+  PyObject* values[kCount] = {};
+
+  [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
+  bool parse(const char* function, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names);
+};
+
+// Holds every view of a call, so that all memory stays readable until the computation is over.
+class Call {
+ public:
+  // Reads the inputs, makes room for the results. False: a Python exception is set.
+  bool prepare(const Arguments& arguments, const Family& family, int threads);
+
+  [[nodiscard]] const tessera_attention& problem() const { return problem_; }
+  [[nodiscard]] const tessera_device& device() const { return device_; }
+  // The output, or (output, lse): a new reference.
+  [[nodiscard]] PyObject* take_results();
+
+ private:
+  bool read_inputs(const Arguments& arguments, const Family& family);
+  bool read_input(PyObject* object, const char* name, View* view, tessera_tensor* tensor);
+  bool read_scalars(const Arguments& arguments);
+  bool read_band(PyObject* causal, PyObject* window);
+  bool make_results(const Arguments& arguments, const Family& family);
+
+  tessera_attention problem_ = TESSERA_ATTENTION_INIT;
+  tessera_device device_ = TESSERA_DEVICE_INIT;
+  View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_;
+  Ref output_object_, lse_object_;
+};
+
+}  // namespace tessera::python

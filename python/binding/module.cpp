@@ -1,0 +1,231 @@
+// The extension module tessera._binding: attend(), plan() and explain() over the C interface.
+#include <tessera/tessera.h>
+
+#include <atomic>
+#include <string>
+
+#include "call.hpp"
+#include "jax_handler.hpp"
+#include "python.hpp"
+
+namespace tessera::python {
+namespace {
+
+std::atomic<int> g_threads{0};
+
+// Made when the module is; they live as long as the process.
+PyObject* g_error = nullptr;
+PyObject* g_invalid_argument = nullptr;
+PyObject* g_unsupported = nullptr;
+PyObject* g_device_unavailable = nullptr;
+
+PyObject* exception_for(tessera_status status) {
+  switch (status) {
+    case TESSERA_INVALID_ARGUMENT:
+      return g_invalid_argument;
+    case TESSERA_UNSUPPORTED:
+      return g_unsupported;
+    case TESSERA_DEVICE_UNAVAILABLE:
+      return g_device_unavailable;
+    case TESSERA_OUT_OF_MEMORY:
+      return PyExc_MemoryError;
+    default:
+      return g_error;
+  }
+}
+
+PyObject* raise(tessera_status status) {
+  PyErr_SetString(exception_for(status), tessera_last_error());
+  return nullptr;
+}
+
+// The same call through tessera.torch or tessera.jax, which know what a bare memory view cannot:
+// gradients there, tracing here.
+PyObject* delegate(const char* module_name, PyObject* const* args, Py_ssize_t positional,
+                   PyObject* keyword_names) {
+  const Ref module(PyImport_ImportModule(module_name));
+  const Ref function(module ? PyObject_GetAttrString(module.get(), "attend") : nullptr);
+  const Ref arguments(function ? PyTuple_New(positional) : nullptr);
+  const Ref keywords(arguments ? PyDict_New() : nullptr);
+  if (!keywords) return nullptr;
+  for (Py_ssize_t i = 0; i < positional; ++i) {
+    if (PyTuple_SetItem(arguments.get(), i, Ref::borrow(args[i]).release()) != 0) return nullptr;
+  }
+  const Py_ssize_t named = keyword_names != nullptr ? PyTuple_Size(keyword_names) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    if (PyDict_SetItem(keywords.get(), PyTuple_GetItem(keyword_names, i), args[positional + i]) != 0)
+      return nullptr;
+  }
+  return PyObject_Call(function.get(), arguments.get(), keywords.get());
+}
+
+PyObject* compute(const Arguments& arguments, const Family& family) {
+  Call call;
+  if (!call.prepare(arguments, family, g_threads.load(std::memory_order_relaxed))) return nullptr;
+  tessera_status status = TESSERA_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = tessera_attend(&call.problem(), &call.device());
+  Py_END_ALLOW_THREADS;
+  return status == TESSERA_OK ? call.take_results() : raise(status);
+}
+
+PyObject* attend(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+  Arguments arguments;
+  if (!arguments.parse("attend", args, positional, keyword_names)) return nullptr;
+  const Family family = family_of(arguments[Arguments::q]);
+  if (family.framework == Framework::jax) return delegate("tessera.jax", args, positional, keyword_names);
+  if (family.framework == Framework::torch) {
+    PyObject* const differentiable[] = {arguments[Arguments::q],     arguments[Arguments::k],
+                                        arguments[Arguments::v],     arguments[Arguments::mask],
+                                        arguments[Arguments::alibi], arguments[Arguments::sinks]};
+    bool wanted = false;
+    if (!wants_gradient(family, differentiable, 6, &wanted)) return nullptr;
+    if (wanted) return delegate("tessera.torch", args, positional, keyword_names);
+  }
+  return compute(arguments, family);
+}
+
+PyObject* attend_memory(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+  Arguments arguments;
+  if (!arguments.parse("attend_memory", args, positional, keyword_names)) return nullptr;
+  return compute(arguments, family_of(arguments[Arguments::q]));
+}
+
+PyObject* plan(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+  Arguments arguments;
+  Call call;
+  if (!arguments.parse("plan", args, positional, keyword_names) ||
+      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads)) {
+    return nullptr;
+  }
+  tessera_plan_info info = TESSERA_PLAN_INFO_INIT;
+  const tessera_status status = tessera_plan(&call.problem(), &call.device(), &info);
+  if (status != TESSERA_OK) return raise(status);
+  return Py_BuildValue("{s:s,s:s,s:L,s:L,s:i,s:i,s:d,s:d}", "kernel", info.kernel, "reason", info.reason,
+                       "workspace_bytes", static_cast<long long>(info.workspace_bytes), "work_items",
+                       static_cast<long long>(info.work_items), "threads", info.threads, "splits",
+                       info.splits, "flops", info.flops, "bytes", info.bytes);
+}
+
+PyObject* explain(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+  Arguments arguments;
+  Call call;
+  if (!arguments.parse("explain", args, positional, keyword_names) ||
+      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads)) {
+    return nullptr;
+  }
+  const std::size_t length = tessera_explain(&call.problem(), &call.device(), nullptr, 0);
+  std::string text(length + 1, '\0');
+  tessera_explain(&call.problem(), &call.device(), text.data(), text.size());
+  return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(length));
+}
+
+PyObject* set_threads(PyObject*, PyObject* count) {
+  const long threads = PyLong_AsLong(count);
+  if (threads == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  if (threads < 0 || threads > 4096) {
+    PyErr_Format(PyExc_ValueError, "set_threads(%ld): 0 (all cores) to 4096 is accepted", threads);
+    return nullptr;
+  }
+  g_threads = static_cast<int>(threads);
+  Py_RETURN_NONE;
+}
+
+PyObject* get_threads(PyObject*, PyObject*) { return PyLong_FromLong(g_threads); }
+PyObject* get_jax_targets(PyObject*, PyObject*) { return jax_targets(); }
+
+template <class Function>
+constexpr PyCFunction erased(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+#define TESSERA_SIGNATURE                                                                                \
+  "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, " \
+  "key_lengths=None, return_lse=False, out=None, kernel=None)\n--\n\n"
+
+constexpr const char* kAttendDoc =
+    "attend" TESSERA_SIGNATURE
+    R"(Exact attention, softmax(scale * q @ k.T + mask) @ v, without ever storing the scores.
+
+Arrays are anything that speaks DLPack, the array interface or the buffer protocol; nothing is copied.
+
+q            [batch, heads, queries, dim], float32, float16 or bfloat16
+k            [batch, kv_heads, keys, dim]; heads is a multiple of kv_heads
+v            [batch, kv_heads, keys, value_dim]
+mask         broadcasts to [batch, heads, queries, keys]: bool (True = visible) or floating (added)
+causal       None, "top-left" (query i sees keys 0 ... i) or "bottom-right" (the last query sees all keys)
+window       how far a query sees: a number of keys back, (left, right) with None for no limit, or
+             (left, right, "top-left" | "bottom-right") where neither causal nor the shape tells
+scale        None means 1 / sqrt(dim)
+softcap      scores become softcap * tanh(score / softcap)
+alibi        [heads] or [batch, heads] float32 slopes
+sinks        [heads] float32, one more logit per head in every softmax
+key_lengths  [batch] int32 or int64, how many keys of each batch entry exist
+return_lse   also return the natural log of the softmax denominators, [batch, heads, queries] float32
+out          write here, and return it
+kernel       force one kernel by name; None lets the plan choose
+
+Returns an array of the same kind as q, on the same device, in q's memory order where that is dense; with
+return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.
+)";
+
+PyMethodDef g_methods[] = {
+    {"attend", erased(attend), METH_FASTCALL | METH_KEYWORDS, kAttendDoc},
+    {"attend_memory", erased(attend_memory), METH_FASTCALL | METH_KEYWORDS,
+     "attend_memory" TESSERA_SIGNATURE
+     "attend() on the memory of the arrays alone: no gradients, no tracing."},
+    {"plan", erased(plan), METH_FASTCALL | METH_KEYWORDS,
+     "plan" TESSERA_SIGNATURE "What attend() with these arguments would do, as a dict; computes nothing."},
+    {"explain", erased(explain), METH_FASTCALL | METH_KEYWORDS,
+     "explain" TESSERA_SIGNATURE "Which kernel attend() would run and why, or why none can, as text."},
+    {"set_threads", set_threads, METH_O,
+     "set_threads(count, /)\n--\n\nCPU threads for every later call of this process; 0 means all cores."},
+    {"threads", get_threads, METH_NOARGS, "threads()\n--\n\nWhat set_threads() set; 0 means all cores."},
+    {"jax_targets", get_jax_targets, METH_NOARGS,
+     "jax_targets()\n--\n\nXLA's entry points by platform, for jax.ffi.register_ffi_target."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT,
+                        "tessera._binding",
+                        "Tessera's C interface for Python.",
+                        -1,
+                        g_methods,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        nullptr};
+
+// An exception of ours that is also one of Python's own, so that either can be caught.
+PyObject* make_exception(const char* name, const char* doc, PyObject* builtin) {
+  const Ref bases(builtin != nullptr ? PyTuple_Pack(2, g_error, builtin) : nullptr);
+  return PyErr_NewExceptionWithDoc(name, doc, bases.get(), nullptr);
+}
+
+bool add_exceptions(PyObject* module) {
+  g_error = make_exception("tessera.Error", "Anything the library refuses or fails at.", nullptr);
+  if (g_error == nullptr) return false;
+  g_invalid_argument = make_exception("tessera.InvalidArgument",
+                                      "The call is wrong: the text names field, value and what is accepted.",
+                                      PyExc_ValueError);
+  g_unsupported =
+      make_exception("tessera.Unsupported", "A valid problem that no kernel of the device can compute.",
+                     PyExc_NotImplementedError);
+  g_device_unavailable = make_exception(
+      "tessera.DeviceUnavailable", "No such device here, or this build leaves it out.", PyExc_RuntimeError);
+  return g_invalid_argument != nullptr && g_unsupported != nullptr && g_device_unavailable != nullptr &&
+         PyModule_AddObjectRef(module, "Error", g_error) == 0 &&
+         PyModule_AddObjectRef(module, "InvalidArgument", g_invalid_argument) == 0 &&
+         PyModule_AddObjectRef(module, "Unsupported", g_unsupported) == 0 &&
+         PyModule_AddObjectRef(module, "DeviceUnavailable", g_device_unavailable) == 0;
+}
+
+}  // namespace
+}  // namespace tessera::python
+
+PyMODINIT_FUNC PyInit__binding() {
+  using namespace tessera::python;
+  Ref module(PyModule_Create(&g_module));
+  if (!module || !add_exceptions(module.get())) return nullptr;
+  if (PyModule_AddStringConstant(module.get(), "version", tessera_version()) != 0) return nullptr;
+  return module.release();
+}

@@ -1,0 +1,76 @@
+"""The keyword arguments of attend() in the form of the C interface, for the frameworks that trace.
+
+The binding reads them in C when it is given memory; a traced call has no memory yet, so the same rules
+stand here once more. The tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+ALIGN = {None: 0, "top-left": 1, "bottom-right": 2}
+UNBOUNDED = -1
+FLOAT32_TINY = 2.0**-126  # the smallest normal float32
+
+
+class Options(NamedTuple):
+    """Everything of a call that is not an array. Hashable, so that tracing can be cached by it."""
+
+    align: int = 0
+    left: int = UNBOUNDED
+    right: int = UNBOUNDED
+    scale: float = 0.0
+    softcap: float = 0.0
+    kernel: str = ""
+
+
+def _align(value: Any, name: str) -> int:
+    if value not in ALIGN:
+        raise ValueError(f"{name} is {value!r}; 'top-left', 'bottom-right' or None is accepted")
+    return ALIGN[value]
+
+
+def _window(window: Any) -> tuple[int, int, int]:
+    if isinstance(window, int):
+        window = (window, None)
+    if not isinstance(window, (tuple, list)) or len(window) not in (2, 3):
+        raise ValueError(
+            f"window is {window!r}; a number of keys, (left, right) or (left, right, 'top-left' | "
+            "'bottom-right') is accepted"
+        )
+    for side in window[:2]:
+        if side is not None and side < 0:
+            raise ValueError(
+                f"window has a side of {side} keys; 0 or more, or None for no limit, is accepted"
+            )
+    left, right = (UNBOUNDED if side is None else int(side) for side in window[:2])
+    return left, right, _align(window[2], "window[2]") if len(window) == 3 else 0
+
+
+def parse(causal, window, scale, softcap, kernel, *, queries: int, keys: int, has_lengths: bool) -> Options:
+    """Raises ValueError with the same sentences as tessera.attend()."""
+    align = _align(causal, "causal")
+    left = right = UNBOUNDED
+    if window is not None:
+        left, right, window_align = _window(window)
+        if causal is not None and right > 0:
+            raise ValueError(
+                f"window reaches {right} keys ahead, but causal hides all of them; 0 or None is accepted"
+            )
+        if causal is not None and window_align not in (0, align):
+            raise ValueError("window and causal name different alignments; name one")
+        align = window_align or align
+        if align == 0:
+            if queries != keys or has_lengths:
+                raise ValueError(
+                    "window needs an alignment where queries and keys may differ in number: write "
+                    "window=(left, right, 'top-left') or (left, right, 'bottom-right')"
+                )
+            align = ALIGN["top-left"]
+    if causal is not None:
+        right = 0
+    if scale is None:
+        scale = 0.0
+    elif scale == 0:  # to the C interface 0 means the default; see call.cpp
+        scale = FLOAT32_TINY
+    return Options(align, left, right, float(scale), float(softcap or 0.0), kernel or "")
