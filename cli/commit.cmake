@@ -1,0 +1,8 @@
+# Run at every build: writes the commit of the sources into a header, and touches it only if it changed.
+execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=*
+                WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE commit ERROR_QUIET
+                OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR commit STREQUAL "")
+  set(commit unknown)
+endif()
+configure_file(${SOURCE_DIR}/cli/commit.hpp.in ${OUTPUT} @ONLY)

@@ -1,0 +1,152 @@
+// Shared odds and ends of the verbs; see common.hpp.
+#include "cli/common.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "cli/commit.hpp"  // written by the build
+
+namespace tessera::cli {
+namespace {
+
+std::string& stored_command_line() {
+  static std::string text = "tessera";
+  return text;
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void usage_error(const std::string& message) { throw Stop(kExitUsage, message); }
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) usage_error(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) usage_error(fmt::format("{}: not a JSON file", path));
+  return json;
+}
+
+void write_json(const std::string& path, const Json& json) {
+  const std::filesystem::path target(path);
+  std::error_code error;
+  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
+  const std::string beside = fmt::format("{}.{}.tmp", path, getpid());
+  std::ofstream file(beside);
+  file << json.dump(2) << '\n';
+  file.close();
+  if (!file) usage_error(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+  std::filesystem::rename(beside, target, error);
+  if (error) {
+    std::remove(beside.c_str());
+    usage_error(fmt::format("{}: cannot be written: {}", path, error.message()));
+  }
+}
+
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+
+Json case_json(const cases::Case& c) {
+  const cases::Work work = cases::work(c);
+  return {{"name", c.name},
+          {"group", c.group},
+          {"words", cases::words(c)},
+          {"flops", work.flops},
+          {"bytes", work.bytes}};
+}
+
+const Machine& this_machine() {
+  static const Machine machine = [] {
+    const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES));
+    return Machine{cpu_name(), usable_cores(), pages * static_cast<double>(sysconf(_SC_PAGESIZE))};
+  }();
+  return machine;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+}
+
+std::string commit() { return TESSERA_COMMIT; }
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+const std::string& command_line() { return stored_command_line(); }
+
+void remember_command_line(int argc, char** argv) {
+  std::string text = "tessera";
+  for (int i = 1; i < argc; ++i) text += " " + shell_quote(argv[i]);
+  stored_command_line() = text;
+}
+
+std::string shell_quote(std::string_view word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("-_=./,:+%", c) != nullptr;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string nearest(std::string_view typed, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, typed.size() / 3) + 1;
+  for (const std::string& word : known) {
+    const std::size_t distance = edit_distance(typed, word);
+    if (distance < best_distance) best = word, best_distance = distance;
+  }
+  return best;
+}
+
+}  // namespace tessera::cli

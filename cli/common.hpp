@@ -1,0 +1,55 @@
+// What every verb needs: a way to stop with an exit code, JSON files, and who and where we are.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/case.hpp"
+#include "cli/verbs.hpp"
+
+namespace tessera::cli {
+
+// Thrown by a verb; main prints the sentence on stderr and exits with the code.
+class Stop : public std::runtime_error {
+ public:
+  Stop(int exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  [[nodiscard]] int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+[[noreturn]] void usage_error(const std::string& message);
+
+// Keys keep their order, so that a file reads as it was written.
+using Json = nlohmann::ordered_json;
+
+Json read_json(const std::string& path);
+// Writes beside the target and renames, so that a reader never sees half a file. Makes the folder.
+void write_json(const std::string& path, const Json& json);
+void print_json(const Json& json);
+
+Json case_json(const cases::Case& c);
+
+struct Machine {
+  std::string cpu;  // "AMD EPYC"
+  int cores = 1;    // logical cores this process may use
+  double memory_bytes = 0;
+};
+const Machine& this_machine();
+std::string compiler();             // "gcc 12.2.0"
+std::string commit();               // of the sources this was built from; "unknown" outside a checkout
+std::string utc_now();              // "2026-01-31T12:00:00Z"
+const std::string& command_line();  // as typed, quoted for a shell
+void remember_command_line(int argc, char** argv);
+
+// Quoted for a POSIX shell where it has to be.
+std::string shell_quote(std::string_view word);
+
+// The known word nearest to a mistyped one, or "" if none is near.
+std::string nearest(std::string_view typed, const std::vector<std::string>& known);
+
+}  // namespace tessera::cli

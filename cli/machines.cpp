@@ -1,0 +1,78 @@
+// GPUs and their published limits. Sources, all NVIDIA's own: the T4, A10, A100, L4, L40S, H100, H200 and
+// HGX B200 data sheets; the Ampere GA102, Ada and Blackwell RTX architecture papers for the GeForce cards;
+// the Hopper architecture paper for SM counts and L2. Data sheets quote many rates "with sparsity": halved
+// here. GeForce cards run f16 with f32 accumulation at half the rate of f16 accumulation; the
+// f32-accumulation rate is given, because that is what exact attention uses. The exponential unit (MUFU)
+// takes 16 a clock and SM on every arch listed (CUDA programming guide, throughput of native arithmetic
+// instructions).
+#include "cli/machines.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace tessera::cli {
+namespace {
+
+std::string squashed(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c != ' ' && c != '-' && c != '_')
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
+
+double Gpu::tflops(tessera_dtype dtype) const {
+  switch (dtype) {
+    case TESSERA_F32:
+      return f32_tflops;
+    case TESSERA_F16:
+      return f16_tflops;
+    case TESSERA_BF16:
+      return bf16_tflops;
+    case TESSERA_F8E4M3:
+    case TESSERA_F8E5M2:
+      return f8_tflops;
+    default:
+      return 0;
+  }
+}
+
+const std::vector<Gpu>& gpus() {
+  // clang-format off
+  static const std::vector<Gpu> table = {
+      // name             aliases                    arch      SMs  GHz     f16    bf16    f8     f32   GB/s    L2 MB
+      {"T4",              "",                        "sm_75",   40, 1.590,    65,      0,     0,   8.1,   320,   4},
+      {"A10",             "",                        "sm_86",   72, 1.695,   125,    125,     0,  31.2,   600,   6},
+      {"A100 40GB",       "A100-SXM4-40GB",          "sm_80",  108, 1.410,   312,    312,     0,  19.5,  1555,  40},
+      {"A100 80GB",       "A100,A100-SXM4-80GB",     "sm_80",  108, 1.410,   312,    312,     0,  19.5,  2039,  40},
+      {"RTX 3090",        "3090",                    "sm_86",   82, 1.695,    71,     71,     0,  35.6,   936,   6},
+      {"L4",              "",                        "sm_89",   58, 2.040,   121,    121,   242,  30.3,   300,  48},
+      {"L40S",            "",                        "sm_89",  142, 2.520,   362,    362,   733,  91.6,   864,  96},
+      {"RTX 4090",        "4090",                    "sm_89",  128, 2.520, 165.2,  165.2, 330.3,  82.6,  1008,  72},
+      {"RTX 5090",        "5090",                    "sm_120", 170, 2.407, 209.5,  209.5,   419, 104.8,  1792,  96},
+      {"H100 PCIe",       "",                        "sm_90",  114, 1.620,   756,    756,  1513,  51.2,  2039,  50},
+      {"H100 SXM",        "H100,H100 SXM5",          "sm_90",  132, 1.830,   989,    989,  1979,  66.9,  3352,  50},
+      {"H200",            "H200 SXM",                "sm_90",  132, 1.830,   989,    989,  1979,  66.9,  4800,  50},
+      {"B200",            "",                        "sm_100", 148, 1.850,  2250,   2250,  4500,    75,  8000, 126},
+  };
+  // clang-format on
+  return table;
+}
+
+const Gpu* find_gpu(std::string_view name) {
+  const std::string wanted = squashed(name);
+  for (const Gpu& gpu : gpus()) {
+    if (squashed(gpu.name) == wanted) return &gpu;
+    std::string_view rest = gpu.aliases;
+    while (!rest.empty()) {
+      const std::size_t comma = std::min(rest.find(','), rest.size());
+      if (squashed(rest.substr(0, comma)) == wanted) return &gpu;
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tessera::cli

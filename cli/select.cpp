@@ -1,0 +1,188 @@
+// Case, device and kernel selection; see select.hpp.
+#include "cli/select.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cli/common.hpp"
+#include "core/plan.hpp"
+
+namespace tessera::cli {
+namespace {
+
+cases::Case parse_or_stop(const std::string& text) {
+  std::string error;
+  if (auto found = cases::parse(text, &error)) return *found;
+  std::vector<std::string> names;
+  for (const cases::Case& c : cases::all()) names.push_back(c.name);
+  const std::string near = nearest(text, names);
+  usage_error(fmt::format("case '{}': {}{}\n(`tessera kernels --cases` lists the names)", text, error,
+                          near.empty() ? "" : fmt::format("\nDid you mean '{}'?", near)));
+}
+
+tessera_dtype parse_dtype(const std::string& text) {
+  for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16})
+    if (text == tessera_dtype_name(dtype)) return dtype;
+  usage_error(fmt::format("--dtype '{}' is unknown; accepted: f32, f16, bf16", text));
+}
+
+}  // namespace
+
+void CaseFlags::add_to(CLI::App& verb) {
+  // One option, so that `verify canon_1` and `verify --case canon_1` are the same thing.
+  verb.add_option("case,--case", texts,
+                  "A case by name (canon_1) or in words (\"b2 h8/2 q256 k300 d64 f16\")")
+      ->type_name("CASE");
+  verb.add_option("--group", groups, "Every case of a group; may be repeated")->type_name("GROUP");
+  verb.add_option("--dtype", dtype, "Run the cases in this dtype: f32, f16, bf16")->type_name("DTYPE");
+  verb.add_option("--causal", causal, "Make the cases causal: top-left, bottom-right")->type_name("ALIGN");
+}
+
+std::vector<cases::Case> CaseFlags::resolve(const std::vector<cases::Case>& fallback) const {
+  std::vector<cases::Case> chosen_cases;
+  for (const std::string& text : texts) chosen_cases.push_back(parse_or_stop(text));
+  for (const std::string& group : groups) {
+    const auto members = cases::in_group(group);
+    if (members.empty())
+      usage_error(
+          fmt::format("--group '{}' is unknown; groups: {}", group, fmt::join(cases::groups(), ", ")));
+    chosen_cases.insert(chosen_cases.end(), members.begin(), members.end());
+  }
+  if (!chosen()) chosen_cases = fallback;
+  if (!causal.empty() && causal != "top-left" && causal != "bottom-right")
+    usage_error(fmt::format("--causal '{}' is unknown; accepted: top-left, bottom-right", causal));
+  for (cases::Case& c : chosen_cases) {
+    const cases::Case before = c;
+    if (!dtype.empty()) c.dtype = parse_dtype(dtype);
+    if (!causal.empty()) {
+      c.align = causal == "top-left" ? TESSERA_ALIGN_TOP_LEFT : TESSERA_ALIGN_BOTTOM_RIGHT;
+      c.right = 0;
+    }
+    if (!(c == before)) c.name = cases::words(c);
+  }
+  return chosen_cases;
+}
+
+void DeviceFlags::add_to(CLI::App& verb, const std::string& kernel_help) {
+  verb.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
+  verb.add_option("--kernel", kernels, kernel_help)->type_name("NAME");
+  verb.add_option("--threads", threads, "CPU threads; 0 means all cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+tessera_device DeviceFlags::resolve() const {
+  tessera_device d = TESSERA_DEVICE_INIT;
+  d.threads = threads;
+  if (device == "cuda")
+    d.kind = TESSERA_CUDA;
+  else if (device != "cpu")
+    usage_error(fmt::format("--device '{}' is unknown; accepted: cpu, cuda", device));
+  if (const core::Status status = core::check_device(d); !status.ok()) {
+    const bool absent = status.code == TESSERA_DEVICE_UNAVAILABLE;
+    throw Stop(absent ? kExitUnavailable : kExitUsage, status.message);
+  }
+  return d;
+}
+
+std::vector<Candidate> candidates(const tessera_device& device, const std::vector<std::string>& names) {
+  std::vector<Candidate> all;
+  std::vector<std::string> known;
+  for (const core::Kernel& kernel : core::kernels()) {
+    if (kernel.device != device.kind) continue;
+    known.emplace_back(kernel.name);
+    all.push_back({&kernel, std::string(kernel.name), kernel.missing(device)});
+  }
+  if (names.empty()) return all;
+
+  std::vector<Candidate> chosen;
+  for (const std::string& name : names) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.name == name; });
+    if (found == all.end())
+      usage_error(
+          fmt::format("--kernel '{}' is unknown; kernels of this device: {}", name, fmt::join(known, ", ")));
+    if (!found->missing.empty())
+      throw Stop(kExitUnavailable, fmt::format("kernel {} cannot run here: {}", name, found->missing));
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+tessera_tensor ShapeOnly::tensor(std::vector<std::int64_t> shape, tessera_dtype dtype) {
+  tessera_tensor t = TESSERA_TENSOR_NONE;
+  t.data = reinterpret_cast<void*>(next_address_);  // NOLINT: never read
+  t.dtype = dtype;
+  t.rank = static_cast<std::int32_t>(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0; step *= std::max<std::int64_t>(shape[d], 1)) {
+    t.shape[d] = shape[d];
+    t.strides[d] = step;
+  }
+  // The next tensor starts far behind this one, so that nothing overlaps; a padded layout fits too.
+  next_address_ += (static_cast<std::uintptr_t>(step) * 16 + 4096) & ~std::uintptr_t{255};
+  return t;
+}
+
+tessera_tensor ShapeOnly::rows(std::int64_t heads, std::int64_t count, std::int64_t dim) {
+  tessera_tensor t = tensor({case_.batch, heads, count, dim}, case_.dtype);
+  if (case_.layout == cases::Layout::bshd) {
+    t.strides[1] = dim;
+    t.strides[2] = heads * dim;
+  } else if (case_.layout == cases::Layout::padded) {
+    next_address_ += static_cast<std::uintptr_t>(case_.batch * heads * (count + 1) * 64);
+    t.strides[2] = dim + 8;
+    t.strides[1] = (count + 1) * t.strides[2];
+    t.strides[0] = heads * t.strides[1];
+  }
+  return t;
+}
+
+ShapeOnly::ShapeOnly(const cases::Case& c) : case_(c) {
+  problem_.query = rows(c.heads, c.queries, c.dim);
+  problem_.key = rows(c.kv_heads, c.keys, c.dim);
+  problem_.value = rows(c.kv_heads, c.keys, c.value_dim);
+  problem_.output = rows(c.heads, c.queries, c.value_dim);
+  problem_.lse = tensor({c.batch, c.heads, c.queries}, TESSERA_F32);
+  problem_.scale = c.scale;
+  problem_.softcap = c.softcap;
+  problem_.mask.align = c.align;
+  problem_.mask.left = c.left;
+  problem_.mask.right = c.right;
+  const tessera_dtype mask_dtype = c.mask_type == cases::MaskType::boolean ? TESSERA_BOOL : TESSERA_F32;
+  switch (c.mask_shape) {
+    case cases::MaskShape::none:
+      break;
+    case cases::MaskShape::keys:
+      problem_.mask.tensor = tensor({1, 1, 1, c.keys}, mask_dtype);
+      break;
+    case cases::MaskShape::queries_keys:
+      problem_.mask.tensor = tensor({1, 1, c.queries, c.keys}, mask_dtype);
+      break;
+    case cases::MaskShape::batch_keys:
+      problem_.mask.tensor = tensor({c.batch, 1, 1, c.keys}, mask_dtype);
+      break;
+    case cases::MaskShape::heads_queries_keys:
+      problem_.mask.tensor = tensor({1, c.heads, c.queries, c.keys}, mask_dtype);
+      break;
+    case cases::MaskShape::full:
+      problem_.mask.tensor = tensor({c.batch, c.heads, c.queries, c.keys}, mask_dtype);
+      break;
+  }
+  if (c.key_lengths) problem_.key_lengths = tensor({c.batch}, TESSERA_I32);
+  if (c.alibi) problem_.alibi_slopes = tensor({c.heads}, TESSERA_F32);
+  if (c.sinks) problem_.sinks = tensor({c.heads}, TESSERA_F32);
+}
+
+core::Problem validated(const cases::Case& c) {
+  const ShapeOnly shape(c);
+  core::Problem problem;
+  if (const core::Status status = core::validate(shape.problem(), &problem); !status.ok())
+    usage_error(fmt::format("case '{}': {}", c.name, status.message));
+  return problem;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,66 @@
+// Flags that verify, bench, kernels and roofline share: which cases, which device, which kernels.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cases/case.hpp"
+#include "core/kernel.hpp"
+
+namespace tessera::cli {
+
+struct CaseFlags {
+  std::vector<std::string> texts;  // names or words
+  std::vector<std::string> groups;
+  std::string dtype;
+  std::string causal;
+
+  void add_to(CLI::App& verb);
+  [[nodiscard]] bool chosen() const { return !texts.empty() || !groups.empty(); }
+  // The cases asked for; `fallback` if none were named. --dtype and --causal apply to all of them.
+  [[nodiscard]] std::vector<cases::Case> resolve(const std::vector<cases::Case>& fallback) const;
+};
+
+struct DeviceFlags {
+  std::string device = "cpu";
+  std::vector<std::string> kernels;
+  int threads = 0;
+
+  void add_to(CLI::App& verb, const std::string& kernel_help);
+  // Stops with kExitUnavailable if this build or machine has no such device.
+  [[nodiscard]] tessera_device resolve() const;
+};
+
+// One kernel of the table and whether it runs here.
+struct Candidate {
+  const core::Kernel* kernel = nullptr;
+  std::string name;
+  std::string missing;  // empty if it runs here
+};
+
+// The named kernels of the device, or all of them. A name that is unknown, or that cannot run here,
+// stops the program.
+std::vector<Candidate> candidates(const tessera_device& device, const std::vector<std::string>& names);
+
+// A problem with the shape, strides and options of a case but addresses that stand for no memory:
+// enough for validate() and plan(), which read no tensor.
+class ShapeOnly {
+ public:
+  explicit ShapeOnly(const cases::Case& c);
+  [[nodiscard]] const tessera_attention& problem() const { return problem_; }
+
+ private:
+  tessera_tensor tensor(std::vector<std::int64_t> shape, tessera_dtype dtype);
+  tessera_tensor rows(std::int64_t heads, std::int64_t rows, std::int64_t dim);
+
+  const cases::Case& case_;
+  std::uintptr_t next_address_ = std::uintptr_t{1} << 36;
+  tessera_attention problem_ = TESSERA_ATTENTION_INIT;
+};
+
+// The case as the core sees it; stops with kExitUsage if it does not validate.
+core::Problem validated(const cases::Case& c);
+
+}  // namespace tessera::cli
