@@ -28,7 +28,7 @@ bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU
 
 fuzz: ## fuzz every parser and the validator for FUZZ_SECONDS (300) each
 	@scripts/setup build test
-	@cmake --preset fuzz -DTESSERA_FUZZ_SECONDS=$(FUZZ_SECONDS) > /dev/null
+	@cmake --preset fuzz -DTESSERA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DTESSERA_FUZZ_KERNELS=ON > /dev/null
 	@cmake --build --preset fuzz
 	@ctest --preset fuzz
 
