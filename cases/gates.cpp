@@ -14,10 +14,8 @@
 namespace tessera::cases {
 namespace {
 
-// Unit roundoff of float32, and how many roundings beside the sums' own an honest float32 kernel makes
-// on the way to a score: folding scale and log2(e), applying them, adding a bias, subtracting the maximum.
-constexpr double kUnitRoundoff = 0x1p-24;
-constexpr double kScoreRoundings = 4;
+// One rounding step of float32, relative: what two roundings to nearest can add up to.
+constexpr double kFloatStep = 0x1p-23;
 
 // Beyond this many multiply-adds for the oracle, rows are drawn instead of all being judged.
 constexpr double kJudgedMultiplyAdds = 6e8;
@@ -92,8 +90,7 @@ std::vector<double> bounds(tessera_dtype dtype, double plain_error, const std::v
                            const std::vector<double>& sensitivity) {
   std::vector<double> out(truth.size());
   for (std::size_t n = 0; n < truth.size(); ++n) {
-    out[n] = 2 * plain_error + oracle::rounding_step(dtype, truth[n]) +
-             kScoreRoundings * kUnitRoundoff * sensitivity[n];
+    out[n] = 2 * plain_error + oracle::rounding_step(dtype, truth[n]) + kFloatStep * sensitivity[n];
   }
   return out;
 }

@@ -1,0 +1,139 @@
+#include "random_case.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace tessera::testing_cpu {
+
+using namespace tessera::cases;
+
+namespace {
+
+// Keeps the oracle at about a millisecond a case.
+constexpr std::int64_t kMostMultiplyAdds = 400000;
+
+class Picker {
+ public:
+  Picker(const Random& random, std::uint64_t number) : random_(random), at_(number << 8) {}
+  std::int64_t below(std::int64_t limit) { return random_.below(at_++, limit); }
+  std::int64_t between(std::int64_t least, std::int64_t most) { return least + below(most - least + 1); }
+  bool one_in(std::int64_t n) { return below(n) == 0; }
+  template <std::size_t N>
+  std::int64_t any(const std::array<std::int64_t, N>& list) {
+    return list[static_cast<std::size_t>(below(N))];
+  }
+
+ private:
+  const Random& random_;
+  std::uint64_t at_;
+};
+
+constexpr std::array<std::int64_t, 20> kDims = {1,  2,  3,  4,  5,  7,  8,  16,  24,  31,
+                                                32, 40, 64, 64, 72, 80, 96, 128, 192, 256};
+
+std::int64_t pick_length(Picker& pick) {
+  switch (pick.below(8)) {
+    case 0:
+      return 1;
+    case 1:
+      return pick.one_in(8) ? 0 : 2;
+    case 2:
+    case 3:
+      return pick.between(3, 17);
+    case 4:
+    case 5:
+      return pick.between(18, 70);
+    case 6:
+      return pick.any<6>({63, 64, 65, 127, 128, 129});
+    default:
+      return pick.between(71, 600);
+  }
+}
+
+void pick_options(Picker& pick, Case* c) {
+  if (pick.one_in(2)) {
+    c->align = pick.one_in(2) ? TESSERA_ALIGN_TOP_LEFT : TESSERA_ALIGN_BOTTOM_RIGHT;
+    c->right = pick.one_in(2) ? 0 : pick.one_in(3) ? TESSERA_UNBOUNDED : pick.between(0, 20);
+    c->left = pick.one_in(2) ? TESSERA_UNBOUNDED : pick.between(0, 90);
+  }
+  if (pick.one_in(3)) {
+    c->mask_shape = static_cast<MaskShape>(pick.between(1, 5));
+    c->mask_type = pick.one_in(2) ? MaskType::boolean : MaskType::additive;
+  }
+  c->key_lengths = pick.one_in(4);
+  c->alibi = pick.one_in(5) && (c->align != TESSERA_ALIGN_NONE || (c->queries == c->keys && !c->key_lengths));
+  c->sinks = pick.one_in(5);
+  if (pick.one_in(5)) c->softcap = static_cast<float>(pick.between(1, 400)) / 8;
+  if (pick.one_in(5)) c->scale = static_cast<float>(pick.between(-40, 40)) / 64;
+}
+
+}  // namespace
+
+Case random_case(const Random& random, std::uint64_t number) {
+  Picker pick(random, number);
+  Case c;
+  c.batch = pick.one_in(40) ? 0 : pick.between(1, 3);
+  c.kv_heads = pick.between(1, 3);
+  c.heads = c.kv_heads * (pick.one_in(2) ? 1 : pick.between(2, 9));
+  c.queries = pick_length(pick);
+  c.keys = pick.one_in(4) ? c.queries : pick_length(pick);
+  c.dim = pick.any(kDims);
+  c.value_dim = pick.one_in(4) ? pick.any(kDims) : c.dim;
+  c.dtype = static_cast<tessera_dtype>(TESSERA_F32 + pick.below(3));
+  c.layout = static_cast<Layout>(pick.below(3));
+  // Too much work for its place in a row of thousands: shorten whatever is longest.
+  while (c.batch * c.heads * c.queries * (c.keys + 1) * (c.dim + c.value_dim) > kMostMultiplyAdds) {
+    if (c.heads > c.kv_heads && pick.one_in(3))
+      c.heads = c.kv_heads;
+    else if (c.batch > 1)
+      c.batch = 1;
+    else if (c.queries >= c.keys && c.queries > 1)
+      c.queries = c.queries / 2;
+    else if (c.keys > 1)
+      c.keys = c.keys * 2 / 3;
+    else
+      c.dim = c.value_dim = 16;
+  }
+  pick_options(pick, &c);
+  return c;
+}
+
+Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
+  const std::vector<std::function<void(Case&)>> simplifications = {
+      [](Case& x) { x.layout = Layout::bhsd; },
+      [](Case& x) { x.sinks = false; },
+      [](Case& x) { x.alibi = false; },
+      [](Case& x) { x.key_lengths = false; },
+      [](Case& x) { x.softcap = 0; },
+      [](Case& x) { x.scale = 0; },
+      [](Case& x) { x.mask_shape = MaskShape::none, x.mask_type = MaskType::boolean; },
+      [](Case& x) {
+        if (!x.alibi) x.align = TESSERA_ALIGN_NONE, x.left = x.right = TESSERA_UNBOUNDED;
+      },
+      [](Case& x) { x.batch = std::min<std::int64_t>(x.batch, 1); },
+      [](Case& x) { x.heads = x.kv_heads; },
+      [](Case& x) { x.heads /= x.kv_heads, x.kv_heads = 1; },
+      [](Case& x) { x.queries /= 2; },
+      [](Case& x) { x.keys /= 2; },
+      [](Case& x) { x.queries -= x.queries > 0 ? 1 : 0; },
+      [](Case& x) { x.keys -= x.keys > 0 ? 1 : 0; },
+      [](Case& x) { x.dim = (x.dim + 1) / 2; },
+      [](Case& x) { x.value_dim = (x.value_dim + 1) / 2; },
+      [](Case& x) { x.dtype = TESSERA_F32; },
+  };
+  for (bool simpler = true; simpler;) {
+    simpler = false;
+    for (const auto& simplify : simplifications) {
+      Case candidate = c;
+      simplify(candidate);
+      std::string error;
+      if (candidate == c || !parse(words(candidate), &error) || !fails(candidate)) continue;
+      c = candidate;
+      simpler = true;
+    }
+  }
+  return c;
+}
+
+}  // namespace tessera::testing_cpu
