@@ -1,6 +1,7 @@
 // `tessera attend`: attention over arrays in files, written to files, on request proven against the oracle.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "cli/attend_check.hpp"
 #include "cli/attend_inputs.hpp"
 #include "cli/common.hpp"
+#include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
 #include "cli/verbs.hpp"

@@ -1,13 +1,15 @@
 // `tessera bench`: verifies, then times; what fails verification is never timed.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <set>
+#include <functional>
 
-#include "cases/instance.hpp"
+#include "cases/gates.hpp"
 #include "cli/check.hpp"
 #include "cli/common.hpp"
 #include "cli/history.hpp"
+#include "cli/json.hpp"
 #include "cli/measure.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
@@ -68,14 +70,16 @@ std::vector<BenchRow> bench_case(const cases::Case& c, const Options& options, t
                                  const std::string& incumbent) {
   check_memory(c);
   cases::Instance instance(c, cases::Input::normal, options.seed);
+  const cases::Expected expected = cases::expect(instance);
   std::vector<BenchRow> rows;
   for (const Contender& each : contenders(c, options, device, incumbent)) {
     BenchRow row{c, each.kernel, each.by_plan, resolve_threads(device.threads), false, "", 0, {}, 0, ""};
     device.kernel = each.kernel.c_str();
-    const Check check = check_before_timing(c, instance, device, options.seed);
-    row.verified = check.passed;
-    row.worst_ratio = check.worst_ratio;
-    row.verification = check.passed ? check.what : fmt::format("{}\n  {}", check.why, check.reproduce);
+    const cases::Verdict verdict = cases::judge(instance, expected, device);
+    row.verified = verdict.passed;
+    row.worst_ratio = verdict.worst_ratio;
+    row.verification =
+        verdict.passed ? rows_judged(verdict) : fmt::format("{}\n    {}", verdict.why, verdict.reproduce);
     rows.push_back(row);
   }
   std::vector<std::function<void()>> calls;

@@ -1,13 +1,11 @@
-// What every verb needs: a way to stop with an exit code, JSON files, and who and where we are.
+// What every verb needs: a way to stop with an exit code, and who and where we are.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cases/case.hpp"
 #include "cli/verbs.hpp"
 
 namespace tessera::cli {
@@ -23,16 +21,6 @@ class Stop : public std::runtime_error {
 };
 
 [[noreturn]] void usage_error(const std::string& message);
-
-// Keys keep their order, so that a file reads as it was written.
-using Json = nlohmann::ordered_json;
-
-Json read_json(const std::string& path);
-// Writes beside the target and renames, so that a reader never sees half a file. Makes the folder.
-void write_json(const std::string& path, const Json& json);
-void print_json(const Json& json);
-
-Json case_json(const cases::Case& c);
 
 struct Machine {
   std::string cpu;  // "AMD EPYC"

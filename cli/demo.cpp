@@ -2,13 +2,15 @@
 // oracle, timed beside plain loops, and the speed-up as a picture.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "cases/instance.hpp"
+#include "cases/gates.hpp"
 #include "cli/check.hpp"
 #include "cli/common.hpp"
+#include "cli/json.hpp"
 #include "cli/measure.hpp"
 #include "cli/plain_attention.hpp"
 #include "cli/probe.hpp"
@@ -37,7 +39,7 @@ struct Outcome {
   const Scene* scene = nullptr;
   cases::Case shape;
   std::string kernel;
-  Check check;
+  cases::Verdict check;
   double plain_us = 0;      // 1 thread
   double ours_one_us = 0;   // 1 thread
   double ours_all_us = 0;   // all threads
@@ -111,7 +113,7 @@ Outcome play(const Scene& scene) {
     throw Stop(kExitUnavailable, s.message);
   out.kernel = std::string(plan.kernel->name);
   device.kernel = out.kernel.c_str();
-  out.check = check_before_timing(out.shape, instance, device, 1);
+  out.check = cases::judge(instance, cases::expect(instance), device);
   if (!out.check.passed) return out;
 
   const int cores = this_machine().cores;
@@ -148,7 +150,7 @@ void tell(const Outcome& o) {
   }
   fmt::print("  {} proven with {}: off by at most {:.1e}, {:.0f}% of what float32 allows\n",
              paint(Ink::green, "✓"), o.kernel, o.check.worst_error, o.check.worst_ratio * 100);
-  fmt::print("    {}\n", paint(Ink::dim, fmt::format("compared with float64: {}", o.check.what)));
+  fmt::print("    {}\n", paint(Ink::dim, fmt::format("compared with float64: {}", rows_judged(o.check))));
   const auto note = [&](double us) {
     return fmt::format("{:>6.1f} GFLOP/s  {:>8}  {}", work.flops / us / 1e3, duration(us),
                        us < o.plain_us ? fmt::format("{:.0f}×", o.plain_us / us) : "");
@@ -196,7 +198,7 @@ Json outcome_json(const Outcome& o) {
   json.update({{"title", o.scene->title},
                {"kernel", o.kernel},
                {"passed", o.check.passed},
-               {"verification", o.check.passed ? o.check.what : o.check.why},
+               {"verification", o.check.passed ? rows_judged(o.check) : o.check.why},
                {"worst_error", o.check.worst_error},
                {"error_over_bound", o.check.worst_ratio}});
   if (o.check.passed)

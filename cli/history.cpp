@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <limits>
 
-#include "cli/measure.hpp"
+#include "cli/common.hpp"
 
 namespace tessera::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/common.hpp"
-#include "cli/floor.hpp"
+#include "cases/case.hpp"
+#include "cli/json.hpp"
 #include "cli/timing.hpp"
 
 namespace tessera::cli {

@@ -1,7 +1,10 @@
 // `tessera kernels`: what this build can do, what of it runs here, and why a problem gets the kernel it gets.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/common.hpp"
+#include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
 #include "core/plan.hpp"

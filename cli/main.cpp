@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <tessera/tessera.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>

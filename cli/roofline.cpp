@@ -1,8 +1,11 @@
 // `tessera roofline`: the least time a case can take on a machine, and whether a target is possible at all.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/common.hpp"
 #include "cli/floor.hpp"
+#include "cli/json.hpp"
 #include "cli/measure.hpp"
 #include "cli/probe.hpp"
 #include "cli/select.hpp"

@@ -1,12 +1,12 @@
 // Flags that verify, bench, kernels and roofline share: which cases, which device, which kernels.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cases/case.hpp"
+#include "cli/verbs.hpp"
 #include "core/kernel.hpp"
 
 namespace tessera::cli {

@@ -90,7 +90,7 @@ std::string Table::text() const {
   const auto line = [&](auto&& cell) {
     std::string text;
     for (std::size_t c = 0; c < columns_.size(); ++c)
-      text += (c == 0 ? "  " : "   ") + pad(cell(c), widths[c], columns_[c].side);
+      text.append(c == 0 ? "  " : "   ").append(pad(cell(c), widths[c], columns_[c].side));
     return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   };
   std::string all = line([&](std::size_t c) { return paint(Ink::dim, columns_[c].title); });
@@ -143,10 +143,14 @@ std::string bar_chart(const std::vector<Bar>& bars, std::size_t width) {
 }
 
 std::string grouped(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  const std::size_t first = digits.starts_with('-') ? 1 : 0;
-  for (std::size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const std::size_t left = digits.size() - i;
+    if (i > 0 && left % 3 == 0 && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 std::string microseconds(double us) {

@@ -2,7 +2,9 @@
 // leaves its exit code in *exit_code.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 

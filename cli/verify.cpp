@@ -1,14 +1,13 @@
 // `tessera verify`: the correctness gates over cases × inputs × kernels of a device.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <thread>
 
 #include "cases/gates.hpp"
 #include "cli/check.hpp"
 #include "cli/common.hpp"
+#include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
 
@@ -29,19 +28,24 @@ struct Options {
   bool json = false;
 };
 
+// One case with one kind of input: the truth is computed once, then every kernel is judged by it.
 struct Job {
   cases::Case shape;
   bool was_reduced = false;
   cases::Input input;
+};
+
+struct Result {
+  const Job* job = nullptr;
   std::size_t kernel = 0;  // index into the runnable kernels
   cases::Verdict verdict;
-  std::string refused;  // not this kernel's problem, and why
+  bool refused = false;  // not a problem for this kernel, which says so
 };
 
 struct Tally {
   int passed = 0, failed = 0, refused = 0;
   double worst_ratio = 0;
-  const Job* worst = nullptr;
+  const Result* worst = nullptr;
 };
 
 std::vector<cases::Input> chosen_inputs(const Options& options) {
@@ -60,121 +64,110 @@ std::vector<cases::Input> chosen_inputs(const Options& options) {
   return cases::all_inputs();
 }
 
-std::vector<Job> plan_jobs(const Options& options, std::size_t kernels) {
+std::vector<Job> plan_jobs(const Options& options) {
   const double most = options.full ? 1e300 : options.quick ? kQuickFlops : kDefaultFlops;
   std::vector<Job> jobs;
   for (const cases::Case& c : options.cases.resolve(cases::all())) {
     const cases::Case shape = reduced(c, most);
+    (void)validated(shape);  // a bad case stops here, before any work
     for (const cases::Input input : chosen_inputs(options))
-      for (std::size_t k = 0; k < kernels; ++k) jobs.push_back({shape, !(shape == c), input, k, {}, ""});
+      if (!options.inputs.empty() || cases::differs_from_normal(shape, input))
+        jobs.push_back({shape, !(shape == c), input});
   }
   return jobs;
 }
 
-void run_job(Job& job, const Candidate& candidate, const Options& options, tessera_device device) {
-  device.kernel = candidate.name.c_str();
-  if (const core::Status s = candidate.kernel->supports(validated(job.shape)); !s.ok()) {
-    job.refused = s.message;
-    return;
-  }
-  job.verdict = cases::judge(job.shape, job.input, options.seed, device);
-  if (options.full && oracle_flops(job.shape) > kDefaultFlops) job.verdict.reproduce += " --full";
-}
-
-// The oracle is one thread, so several jobs run at once, one per core.
-void run_jobs(std::vector<Job>& jobs, const std::vector<Candidate>& kernels, const Options& options,
-              const tessera_device& device) {
+std::vector<Result> run_jobs(const std::vector<Job>& jobs, const std::vector<Candidate>& kernels,
+                             const Options& options, tessera_device device) {
   Progress progress("verify", jobs.size());
-  std::atomic<std::size_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  const auto worker = [&] {
-    try {
-      for (std::size_t j = next++; j < jobs.size(); j = next++) {
-        run_job(jobs[j], kernels[jobs[j].kernel], options, device);
-        progress.tick(jobs[j].shape.name);
-      }
-    } catch (...) {
-      const std::lock_guard lock(failure_mutex);
-      failure = std::current_exception();
-      next = jobs.size();
+  std::vector<Result> results;
+  for (const Job& job : jobs) {
+    cases::Instance instance(job.shape, job.input, options.seed);
+    const cases::Expected expected = cases::expect(instance);
+    const core::Problem problem = validated(job.shape);
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      Result result{&job, k, {}, !kernels[k].kernel->supports(problem).ok()};
+      device.kernel = kernels[k].name.c_str();
+      if (!result.refused) result.verdict = cases::judge(instance, expected, device);
+      if (options.full && oracle_flops(job.shape) > kDefaultFlops) result.verdict.reproduce += " --full";
+      results.push_back(std::move(result));
     }
-  };
-  std::vector<std::thread> workers;
-  for (int t = 1; t < this_machine().cores; ++t) workers.emplace_back(worker);
-  worker();
-  for (std::thread& each : workers) each.join();
-  if (failure) std::rethrow_exception(failure);
+    progress.tick(job.shape.name);
+  }
+  return results;
 }
 
-std::vector<Tally> tallied(const std::vector<Job>& jobs, std::size_t kernels) {
+bool failed(const Result& result) { return !result.refused && !result.verdict.passed; }
+
+std::vector<Tally> tallied(const std::vector<Result>& results, std::size_t kernels) {
   std::vector<Tally> tallies(kernels);
-  for (const Job& job : jobs) {
-    Tally& tally = tallies[job.kernel];
-    if (!job.refused.empty()) {
+  for (const Result& result : results) {
+    Tally& tally = tallies[result.kernel];
+    if (result.refused) {
       ++tally.refused;
       continue;
     }
-    ++(job.verdict.passed ? tally.passed : tally.failed);
-    if (tally.worst == nullptr || job.verdict.worst_ratio > tally.worst_ratio)
-      tally.worst = &job, tally.worst_ratio = job.verdict.worst_ratio;
+    ++(result.verdict.passed ? tally.passed : tally.failed);
+    if (tally.worst == nullptr || result.verdict.worst_ratio > tally.worst_ratio)
+      tally.worst = &result, tally.worst_ratio = result.verdict.worst_ratio;
   }
   return tallies;
 }
 
 std::string worst_text(const Tally& tally) {
   if (tally.worst == nullptr) return "";
-  return fmt::format("{} ({})", tally.worst->shape.name, cases::name(tally.worst->input));
+  return fmt::format("{} ({})", tally.worst->job->shape.name, cases::name(tally.worst->job->input));
 }
 
-Json report_json(const std::vector<Job>& jobs, const std::vector<Candidate>& kernels,
+Json report_json(const std::vector<Result>& results, const std::vector<Candidate>& kernels,
                  const std::vector<Candidate>& absent, const Options& options) {
   Json json = {{"device", options.device.device}, {"seed", options.seed},      {"commit", commit()},
                {"kernels", Json::array()},        {"failures", Json::array()}, {"not_here", Json::array()}};
-  int passed = 0, failed = 0;
-  const std::vector<Tally> tallies = tallied(jobs, kernels.size());
+  int passed = 0, failures = 0;
+  const std::vector<Tally> tallies = tallied(results, kernels.size());
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     const Tally& t = tallies[k];
-    passed += t.passed, failed += t.failed;
+    passed += t.passed, failures += t.failed;
     json["kernels"].push_back({{"name", kernels[k].name},
                                {"passed", t.passed},
                                {"failed", t.failed},
                                {"refused", t.refused},
                                {"worst_error_over_bound", t.worst_ratio},
-                               {"worst_case", t.worst == nullptr ? "" : cases::words(t.worst->shape)},
-                               {"worst_input", t.worst == nullptr ? "" : cases::name(t.worst->input)}});
+                               {"worst_case", t.worst == nullptr ? "" : cases::words(t.worst->job->shape)},
+                               {"worst_input", t.worst == nullptr ? "" : cases::name(t.worst->job->input)}});
   }
-  for (const Job& job : jobs)
-    if (job.refused.empty() && !job.verdict.passed)
-      json["failures"].push_back({{"kernel", kernels[job.kernel].name},
-                                  {"case", job.shape.name},
-                                  {"input", cases::name(job.input)},
-                                  {"why", job.verdict.why},
-                                  {"reproduce", job.verdict.reproduce}});
+  for (const Result& r : results)
+    if (failed(r))
+      json["failures"].push_back({{"kernel", kernels[r.kernel].name},
+                                  {"case", r.job->shape.name},
+                                  {"input", cases::name(r.job->input)},
+                                  {"why", r.verdict.why},
+                                  {"reproduce", r.verdict.reproduce}});
   for (const Candidate& each : absent)
     json["not_here"].push_back({{"name", each.name}, {"why", each.missing}});
   json["passed"] = passed;
-  json["failed"] = failed;
+  json["failed"] = failures;
   return json;
 }
 
-void print_failures(const std::vector<Job>& jobs, const std::vector<Candidate>& kernels) {
+void print_failures(const std::vector<Result>& results, const std::vector<Candidate>& kernels) {
   constexpr int kMostShown = 20;
   int shown = 0, more = 0;
-  for (const Job& job : jobs) {
-    if (!job.refused.empty() || job.verdict.passed) continue;
-    if (++shown > kMostShown) {
+  for (const Result& r : results) {
+    if (!failed(r)) continue;
+    if (shown == kMostShown) {
       ++more;
       continue;
     }
-    fmt::print("\n{} {}: {}, {} input\n  {}\n  {}\n", paint(Ink::red, "FAILED"), kernels[job.kernel].name,
-               job.shape.name, cases::name(job.input), job.verdict.why,
-               paint(Ink::cyan, job.verdict.reproduce));
+    ++shown;
+    fmt::print("\n{} {}: {}, {} input\n  {}\n  {}\n", paint(Ink::red, "FAILED"), kernels[r.kernel].name,
+               r.job->shape.name, cases::name(r.job->input), r.verdict.why,
+               paint(Ink::cyan, r.verdict.reproduce));
   }
   if (more > 0) fmt::print("\n... and {} more; --json lists them all\n", more);
 }
 
-void print_report(const std::vector<Job>& jobs, const std::vector<Candidate>& kernels,
+void print_report(const std::vector<Result>& results, const std::vector<Candidate>& kernels,
                   const std::vector<Candidate>& absent) {
   Table table({{"kernel"},
                {"passed", Table::Side::right},
@@ -182,7 +175,7 @@ void print_report(const std::vector<Job>& jobs, const std::vector<Candidate>& ke
                {"refused", Table::Side::right},
                {"worst error / bound", Table::Side::right},
                {"at"}});
-  const std::vector<Tally> tallies = tallied(jobs, kernels.size());
+  const std::vector<Tally> tallies = tallied(results, kernels.size());
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     const Tally& t = tallies[k];
     table.add({kernels[k].name, paint(t.passed > 0 ? Ink::green : Ink::plain, std::to_string(t.passed)),
@@ -193,11 +186,11 @@ void print_report(const std::vector<Job>& jobs, const std::vector<Candidate>& ke
   fmt::print("{}", table.text());
   for (const Candidate& each : absent)
     fmt::print("  {}\n", paint(Ink::dim, fmt::format("{} not here: {}", each.name, each.missing)));
-  if (std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.was_reduced; }))
+  if (std::any_of(results.begin(), results.end(), [](const Result& r) { return r.job->was_reduced; }))
     fmt::print(
         "{}\n",
         paint(Ink::dim, "  Large cases were cut down in batch, heads and length; --full runs them whole."));
-  print_failures(jobs, kernels);
+  print_failures(results, kernels);
 }
 
 int verify(const Options& options) {
@@ -207,19 +200,15 @@ int verify(const Options& options) {
     (each.missing.empty() ? kernels : absent).push_back(std::move(each));
   if (kernels.empty()) throw Stop(kExitUnavailable, "no kernel of this device runs on this machine");
 
-  std::vector<Job> jobs = plan_jobs(options, kernels.size());
-  for (const Job& job : jobs) (void)validated(job.shape);  // a bad case stops here, before any work
-  run_jobs(jobs, kernels, options, device);
-
-  const bool failed = std::any_of(jobs.begin(), jobs.end(),
-                                  [](const Job& job) { return job.refused.empty() && !job.verdict.passed; });
-  const bool any = std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.refused.empty(); });
+  const std::vector<Job> jobs = plan_jobs(options);
+  const std::vector<Result> results = run_jobs(jobs, kernels, options, device);
   if (options.json)
-    print_json(report_json(jobs, kernels, absent, options));
+    print_json(report_json(results, kernels, absent, options));
   else
-    print_report(jobs, kernels, absent);
-  if (!any) throw Stop(kExitUnavailable, "nothing was verified: every kernel refused every case");
-  return failed ? kExitFailed : kExitOk;
+    print_report(results, kernels, absent);
+  if (std::all_of(results.begin(), results.end(), [](const Result& r) { return r.refused; }))
+    throw Stop(kExitUnavailable, "nothing was verified: every kernel refused every case");
+  return std::any_of(results.begin(), results.end(), failed) ? kExitFailed : kExitOk;
 }
 
 }  // namespace
@@ -234,12 +223,13 @@ void add_verify(CLI::App& app, int* exit_code) {
       ->type_name("KIND");
   verb->add_option("--seed", options->seed, "Seed of the inputs")->type_name("N")->capture_default_str();
   verb->add_flag("--quick", options->quick, "Two kinds of input, smaller cases: seconds instead of minutes");
-  verb->add_flag("--full", options->full, "Never cut a large case down (the oracle may take minutes)");
+  verb->add_flag("--full", options->full,
+                 "Never cut a large case down; where it is very large, rows drawn by the seed are judged");
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(
       R"(A kernel may be off by at most twice the error of plain loops in its own precision plus one rounding step
 of the output; NaN and inf must be where the oracle has them; nothing outside the output may be written;
-two runs must agree bit for bit. "worst error / bound" over 1 is a failure.
+runs with one thread and several must agree bit for bit. "worst error / bound" over 1 is a failure.
 
 Examples:
   tessera verify                                           everything

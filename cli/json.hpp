@@ -1,0 +1,21 @@
+// JSON for the verbs: files in and out, and what goes to stdout with --json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cases/case.hpp"
+
+namespace tessera::cli {
+
+// Keys keep their order, so that a file reads as it was written.
+using Json = nlohmann::ordered_json;
+
+Json read_json(const std::string& path);
+// Writes beside the target and renames, so that a reader never sees half a file. Makes the folder.
+void write_json(const std::string& path, const Json& json);
+void print_json(const Json& json);
+
+Json case_json(const cases::Case& c);
+
+}  // namespace tessera::cli
