@@ -337,9 +337,9 @@ void View::tidy_strides() {
 
 void View::collapse_last(std::int64_t full_size) {
   const int last = std::min(tensor_.rank, TESSERA_MAX_RANK) - 1;
-  if (last < 0 || tensor_.strides[last] != 0 || tensor_.shape[last] != full_size) return;
-  tensor_.shape[last] = 1;
-  tensor_.strides[last] = 1;
+  if (last < 0 || tensor_.strides[last] != 0) return;
+  tensor_.strides[last] = 1;  // of another size, the library refuses it for its shape
+  if (tensor_.shape[last] == full_size) tensor_.shape[last] = 1;
 }
 
 bool View::dense_rows() const {

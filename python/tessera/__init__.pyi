@@ -1,0 +1,13 @@
+from . import jax as jax
+from . import torch as torch
+from ._binding import DeviceUnavailable as DeviceUnavailable
+from ._binding import Error as Error
+from ._binding import InvalidArgument as InvalidArgument
+from ._binding import Unsupported as Unsupported
+from ._binding import attend as attend
+from ._binding import explain as explain
+from ._binding import plan as plan
+from ._binding import set_threads as set_threads
+from ._binding import threads as threads
+
+__version__: str

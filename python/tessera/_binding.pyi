@@ -1,0 +1,88 @@
+from typing import Any, Literal, Sequence, TypeVar, overload
+
+Array = TypeVar("Array")
+Align = Literal["top-left", "bottom-right"]
+Side = int | None
+Window = int | tuple[Side, Side] | tuple[Side, Side, Align] | Sequence[Any]
+
+version: str
+
+class Error(Exception): ...
+class InvalidArgument(Error, ValueError): ...
+class Unsupported(Error, NotImplementedError): ...
+class DeviceUnavailable(Error, RuntimeError): ...
+
+@overload
+def attend(
+    q: Array,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any | None = None,
+    causal: Align | None = None,
+    window: Window | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    alibi: Any | None = None,
+    sinks: Any | None = None,
+    key_lengths: Any | None = None,
+    return_lse: Literal[False] = False,
+    out: Array | None = None,
+    kernel: str | None = None,
+) -> Array: ...
+@overload
+def attend(
+    q: Array,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any | None = None,
+    causal: Align | None = None,
+    window: Window | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    alibi: Any | None = None,
+    sinks: Any | None = None,
+    key_lengths: Any | None = None,
+    return_lse: Literal[True],
+    out: Array | None = None,
+    kernel: str | None = None,
+) -> tuple[Array, Array]: ...
+def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
+def plan(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any | None = None,
+    causal: Align | None = None,
+    window: Window | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    alibi: Any | None = None,
+    sinks: Any | None = None,
+    key_lengths: Any | None = None,
+    return_lse: bool = False,
+    out: Any | None = None,
+    kernel: str | None = None,
+) -> dict[str, Any]: ...
+def explain(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any | None = None,
+    causal: Align | None = None,
+    window: Window | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    alibi: Any | None = None,
+    sinks: Any | None = None,
+    key_lengths: Any | None = None,
+    return_lse: bool = False,
+    out: Any | None = None,
+    kernel: str | None = None,
+) -> str: ...
+def set_threads(count: int, /) -> None: ...
+def threads() -> int: ...
+def jax_targets() -> dict[str, Any]: ...

@@ -1,0 +1,149 @@
+"""Tessera for JAX: attend() as a foreign call of XLA, so that it works inside and outside jit.
+
+    import jax, tessera.jax
+    f = jax.jit(lambda q, k, v: tessera.jax.attend(q, k, v, causal="bottom-right"))
+
+Gradients are exact and slow: the backward pass recomputes the scores with jax.numpy and stores them.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _binding
+from ._options import ALIGN, UNBOUNDED, Options, parse
+
+__all__ = ["attend"]
+
+_TARGET = "tessera_attend"
+_OPTIONAL = ("mask", "alibi", "sinks", "key_lengths")
+
+try:
+    _register, _ffi_call = jax.ffi.register_ffi_target, jax.ffi.ffi_call
+except AttributeError:
+    raise ImportError(
+        f"tessera.jax needs JAX 0.5 or newer, which has jax.ffi, and this is {jax.__version__}"
+    ) from None
+for _platform, _capsule in _binding.jax_targets().items():
+    _register(_TARGET, _capsule, platform=_platform, api_version=1)
+
+
+def _call(options: Options, names: tuple[str, ...], threads: int, operands):
+    q, _, v = operands[:3]
+    results = (
+        jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), q.dtype),
+        jax.ShapeDtypeStruct(q.shape[:3], jnp.float32),
+    )
+    return _ffi_call(_TARGET, results, vmap_method="sequential")(
+        *operands,
+        align=np.int64(options.align),
+        left=np.int64(options.left),
+        right=np.int64(options.right),
+        scale=np.float32(options.scale),
+        softcap=np.float32(options.softcap),
+        kernel=options.kernel,
+        operands=",".join(names),
+        threads=np.int64(threads),
+    )
+
+
+def _reference(options: Options, names: tuple[str, ...], operands):
+    """The definition in the C header in plain jax.numpy: what the backward pass differentiates."""
+    q, k, v = (t.astype(jnp.float32) for t in operands[:3])
+    x = dict(zip(names, operands[3:], strict=True))
+    heads, queries, keys = q.shape[1], q.shape[2], k.shape[2]
+    k, v = (jnp.repeat(t, heads // t.shape[1], axis=1) for t in (k, v))
+    s = jnp.einsum("bhid,bhjd->bhij", q, k, precision="highest") * (options.scale or q.shape[-1] ** -0.5)
+    if options.softcap:
+        s = options.softcap * jnp.tanh(s / options.softcap)
+    lengths = jnp.reshape(x.get("key_lengths", jnp.full((1,), keys)), (-1, 1, 1, 1))
+    position = jnp.arange(queries)[:, None]
+    if options.align == ALIGN["bottom-right"]:
+        position = position + lengths - queries
+    j = jnp.arange(keys)
+    if "alibi" in x:
+        s = s - jnp.reshape(x["alibi"], (-1, heads, 1, 1)) * jnp.abs(position - j)
+    hidden = j >= lengths
+    if options.align and options.left != UNBOUNDED:
+        hidden = hidden | (j < position - options.left)
+    if options.align and options.right != UNBOUNDED:
+        hidden = hidden | (j > position + options.right)
+    if "mask" in x and x["mask"].dtype == bool:
+        hidden = hidden | ~x["mask"]
+    elif "mask" in x:
+        s = s + x["mask"].astype(jnp.float32)
+    hidden = jnp.broadcast_to(hidden, s.shape) | (s == -jnp.inf)
+
+    # A hidden score is replaced before and after exp, so that no 0 * inf arises in the gradient.
+    top = jnp.max(jnp.where(hidden, -jnp.inf, s), axis=-1, initial=-jnp.inf)
+    if "sinks" in x:
+        top = jnp.maximum(top, x["sinks"][:, None])
+    top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, 0.0))
+    e = jnp.where(hidden, 0.0, jnp.exp(jnp.where(hidden, 0.0, s - top[..., None])))
+    total = e.sum(axis=-1)
+    if "sinks" in x:
+        total = total + jnp.exp(x["sinks"][:, None] - top)
+    seen = total > 0
+    safe = jnp.where(seen, total, 1.0)
+    output = jnp.einsum("bhij,bhjd->bhid", e / safe[..., None], v, precision="highest")
+    return output.astype(operands[0].dtype), jnp.where(seen, jnp.log(safe) + top, -jnp.inf)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _attend(options, names, threads, operands):
+    return _call(options, names, threads, operands)
+
+
+def _attend_forward(options, names, threads, operands):
+    return _call(options, names, threads, operands), operands
+
+
+def _attend_backward(options, names, threads, operands, gradients):
+    del threads
+    _, pull = jax.vjp(lambda x: _reference(options, names, x), operands)
+    return pull(gradients)
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+_jitted = jax.jit(_attend, static_argnums=(0, 1, 2))
+
+
+def attend(
+    q,
+    k,
+    v,
+    *,
+    mask=None,
+    causal=None,
+    window=None,
+    scale=None,
+    softcap=None,
+    alibi=None,
+    sinks=None,
+    key_lengths=None,
+    return_lse=False,
+    out=None,
+    kernel=None,
+):
+    """tessera.attend() for arrays of JAX, traced or not; see there for the arguments."""
+    if out is not None:
+        raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
+    arrays = {"q": q, "k": k, "v": v}
+    arrays |= {n: a for n, a in zip(_OPTIONAL, (mask, alibi, sinks, key_lengths)) if a is not None}
+    for name, array in arrays.items():
+        if not isinstance(array, jax.Array):
+            arrays[name] = jnp.asarray(array)
+    shapes = {name: arrays[name].shape for name in ("q", "k", "v")}
+    if any(len(shape) != 4 for shape in shapes.values()):
+        raise _binding.InvalidArgument(f"q, k and v need four dimensions each; their shapes are {shapes}")
+    options = parse(
+        causal, window, scale, softcap, kernel,
+        queries=shapes["q"][2], keys=shapes["k"][2], has_lengths=key_lengths is not None,
+    )  # fmt: skip
+    names = tuple(name for name in arrays if name in _OPTIONAL)
+    output, lse = _jitted(options, names, _binding.threads(), tuple(arrays.values()))
+    return (output, lse) if return_lse else output
