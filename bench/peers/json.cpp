@@ -26,6 +26,7 @@ json line_json(const Line& line) {
   j["p50_ms"] = line.timing.p50_s() * 1e3;
   j["p90_ms"] = line.timing.p90_s() * 1e3;
   j["calls"] = line.timing.calls_s.size();
+  j["preemptions"] = line.timing.preemptions;
   put(&j, "gflops", line.gflops);
   put(&j, "gbs", line.gbs);
   put(&j, "of_limit", line.of_limit);

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <numeric>
 
 namespace tessera::peers {
 namespace {
+
+constexpr double kDisturbedPerSecond = 20;
 
 // "12.34", or blanks where there is nothing to say.
 std::string number(double value, int decimals) {
@@ -134,6 +137,7 @@ void print_summary(const Run& run) {
     for (const Goal& goal : line.goals) (goal.met ? met : missed) += 1;
   });
   int refused = 0;
+  double timed_s = 0, preemptions = 0;
   fmt::print("\ngoals: {} met, {} missed\n", met, missed);
   each_line(run, [&](const Block& block, const Line& line) {
     for (const Goal& goal : line.goals)
@@ -141,7 +145,14 @@ void print_summary(const Run& run) {
         fmt::print("  missed: {} {}, {} thread{}, {}: {}\n", block.title, block.shape.label(), block.threads,
                    block.threads == 1 ? "" : "s", line.name, goal_text(goal));
     refused += line.refused.empty() ? 0 : 1;
+    preemptions += static_cast<double>(line.timing.preemptions);
+    timed_s += std::accumulate(line.timing.calls_s.begin(), line.timing.calls_s.end(), 0.0);
   });
+  // A quiet machine shows a few a second (the kernel's own work); a busy one shows hundreds.
+  if (timed_s > 0 && preemptions / timed_s > kDisturbedPerSecond)
+    fmt::print(
+        "  warning: other programs took a core away {:.0f} times a second of timed work: not a result\n",
+        preemptions / timed_s);
   if (refused > 0) fmt::print("  not timed: {} contenders, for the reasons above\n", refused);
 }
 

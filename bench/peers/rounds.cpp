@@ -1,5 +1,7 @@
 #include "rounds.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +22,12 @@ void settle(const Effort& effort) {
   std::this_thread::sleep_for(std::chrono::duration<double>(effort.settle_s));
 }
 
+std::int64_t preemptions_so_far() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
 double call_s(const Way& way) {
   const auto start = Clock::now();
   way.run();
@@ -27,19 +35,21 @@ double call_s(const Way& way) {
 }
 
 // One slot: wake the contender's threads and caches, then time calls; returns the median call.
-double run_slot(const Way& way, const Effort& effort, std::vector<double>* calls) {
+double run_slot(const Way& way, const Effort& effort, Timing* timing) {
   settle(effort);
   way.enter();
   const auto warm_start = Clock::now();
   do way.run();
   while (seconds_since(warm_start) < effort.warm_s);
+  const std::int64_t before = preemptions_so_far();
   std::vector<double> slot;
   double total = 0;
   while (total < effort.slot_s) {
     slot.push_back(call_s(way));
     total += slot.back();
   }
-  calls->insert(calls->end(), slot.begin(), slot.end());
+  timing->preemptions += preemptions_so_far() - before;
+  timing->calls_s.insert(timing->calls_s.end(), slot.begin(), slot.end());
   return median(slot);
 }
 
@@ -70,7 +80,7 @@ std::vector<Timing> time_in_rounds(const std::vector<const Way*>& ways, const Ef
     // The order turns by one every round, so that nobody always follows the same neighbour.
     for (std::size_t turn = 0; turn < n; ++turn) {
       const std::size_t i = (turn + round) % n;
-      timings[i].rounds_s[round] = run_slot(*ways[i], effort, &timings[i].calls_s);
+      timings[i].rounds_s[round] = run_slot(*ways[i], effort, &timings[i]);
     }
   }
   for (Timing& t : timings) std::sort(t.calls_s.begin(), t.calls_s.end());

@@ -18,6 +18,7 @@ struct Effort {
 struct Timing {
   std::vector<double> calls_s;   // every timed call, sorted
   std::vector<double> rounds_s;  // the median call of each round
+  std::int64_t preemptions = 0;  // times another program took a core away during the timed calls
 
   double p50_s() const { return percentile(0.5); }
   double p90_s() const { return percentile(0.9); }
