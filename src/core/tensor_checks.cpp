@@ -58,7 +58,7 @@ Status check_sizes(const TensorRule& rule, const tessera_tensor& tensor) {
   return {};
 }
 
-// Elements and the farthest reachable element, both checked against 63 bits.
+// Elements, and elements from the first to the farthest reachable one, both checked against 63 bits.
 Status measure(const TensorRule& rule, const tessera_tensor& tensor, std::int64_t* elements,
                std::int64_t* extent) {
   const auto overflow = [&](std::string_view what, int d) {
@@ -71,17 +71,17 @@ Status measure(const TensorRule& rule, const tessera_tensor& tensor, std::int64_
       return overflow("the number of elements", d);
     }
   }
-  std::int64_t farthest = 0;
+  std::int64_t reached = 1;
   for (int d = 0; d < tensor.rank; ++d) {
     if (tensor.shape[d] == 0) count = 0;
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(std::max<std::int64_t>(tensor.shape[d] - 1, 0), tensor.strides[d], &reach) ||
-        __builtin_add_overflow(farthest, reach, &farthest)) {
+        __builtin_add_overflow(reached, reach, &reached)) {
       return overflow("the farthest offset", d);
     }
   }
   *elements = count;
-  *extent = count == 0 ? 0 : farthest + 1;
+  *extent = count == 0 ? 0 : reached;
   return {};
 }
 

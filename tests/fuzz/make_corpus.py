@@ -65,3 +65,7 @@ noise = random.Random(20240229)
 for n in range(4):
     put("validate_fuzz", f"noise{n}", noise.randbytes(64 + 64 * n))
     put("attend_fuzz", f"noise{n}", noise.randbytes(48))
+
+# An extent of exactly 2^63 elements, which once overflowed.
+put("validate_fuzz", "extent_2_63", bytes.fromhex(
+    "013a730a9c0449c324a2ff96ed4fc99c600b4ff4899eec6d470b00000b1017fb164c93952544fe0831"))

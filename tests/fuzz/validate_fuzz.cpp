@@ -11,12 +11,24 @@
 
 #include "core/plan.hpp"
 #include "core/problem.hpp"
+#include "cpu/backend.hpp"
 
 using namespace tessera::core;
 
+// In place of the real backend: one kernel that takes everything and is never run.
+std::vector<Kernel> tessera::cpu::kernels() {
+  return {{.name = "cpu_none",
+           .device = TESSERA_CPU,
+           .summary = "",
+           .missing = [](const tessera_device&) { return std::string(); },
+           .supports = [](const Problem&) { return Status{}; },
+           .geometry = [](const Problem&, const tessera_device&) { return Launch{}; },
+           .launch = [](const Problem&, const tessera_device&, const Launch&) -> Status { std::abort(); }}};
+}
+
 namespace {
 
-using Wide = __extension__ __int128;
+__extension__ using Wide = __int128;
 
 void require(bool promise) {
   if (!promise) std::abort();
@@ -93,7 +105,8 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
       t->data = fuzz.PickValueInArray(tensors)->data;
       break;
     case 2:
-      t->data = static_cast<char*>(t->data) + fuzz.ConsumeIntegralInRange(0, 64);
+      t->data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(t->data) +
+                                        fuzz.ConsumeIntegralInRange<std::uintptr_t>(0, 64));
       break;
     case 3:
       t->dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(-1, 9);
