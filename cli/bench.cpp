@@ -18,6 +18,9 @@
 namespace tessera::cli {
 namespace {
 
+// A run whose p90 is further than this from its p50 was disturbed.
+constexpr double kSteadyRatio = 1.2;
+
 struct Options {
   CaseFlags cases;
   DeviceFlags device;
@@ -121,7 +124,8 @@ void print_rows(const std::vector<BenchRow>& rows) {
   const auto us = [](double value) { return value < 100 ? fmt::format("{:.1f}", value) : grouped(value); };
   for (const BenchRow& row : rows) {
     if (!row.verified) {
-      table.add({row.shape.name, row.kernel, paint(Ink::red, "not timed: failed verification")});
+      table.add({row.shape.name, row.kernel, "-", "-", "-", "-", "-", "-", "-", "-",
+                 paint(Ink::red, "not timed: failed verification")});
       continue;
     }
     const Stats& s = row.stats;
@@ -140,6 +144,14 @@ void print_rows(const std::vector<BenchRow>& rows) {
     else
       fmt::print("  {} {} {}: {}\n", paint(Ink::red, "✗"), row.shape.name, row.kernel, row.verification);
   }
+  const auto noisy = std::count_if(rows.begin(), rows.end(), [](const BenchRow& row) {
+    return row.verified && row.stats.p90_us > kSteadyRatio * row.stats.p50_us;
+  });
+  if (noisy > 0)
+    fmt::print("{}\n", paint(Ink::yellow,
+                             fmt::format("  On {} of {} rows p90 is over {:g} × p50: this machine was busy, "
+                                         "and the times are worth little.",
+                                         noisy, rows.size(), kSteadyRatio)));
 }
 
 bool gate(const std::vector<BenchRow>& rows, const Options& options, const Json& saved, Json& report) {

@@ -148,12 +148,13 @@ void tell(const Outcome& o) {
     fmt::print("  {} {}\n  {}\n", paint(Ink::red, "✗ WRONG:"), o.check.why, o.check.reproduce);
     return;
   }
-  fmt::print("  {} proven with {}: off by at most {:.1e}, {:.0f}% of what float32 allows\n",
+  fmt::print("  {} proven with {}: off by at most {:.1e}, {:.0f}% of the error allowed\n",
              paint(Ink::green, "✓"), o.kernel, o.check.worst_error, o.check.worst_ratio * 100);
-  fmt::print("    {}\n", paint(Ink::dim, fmt::format("compared with float64: {}", rows_judged(o.check))));
+  fmt::print("    {}\n", paint(Ink::dim, fmt::format("compared with float64 on {}", rows_judged(o.check))));
   const auto note = [&](double us) {
-    return fmt::format("{:>6.1f} GFLOP/s  {:>8}  {}", work.flops / us / 1e3, duration(us),
-                       us < o.plain_us ? fmt::format("{:.0f}×", o.plain_us / us) : "");
+    const double gain = o.plain_us / us;
+    return fmt::format("{:>8}  {:>6.1f} GFLOP/s  {:>5}", duration(us), work.flops / us / 1e3,
+                       us == o.plain_us ? "" : fmt::format("{:.{}f}×", gain, gain < 9.95 ? 1 : 0));
   };
   std::vector<Bar> bars = {{"plain loops, 1 thread", work.flops / o.plain_us, note(o.plain_us), Ink::yellow}};
   if (cores > 1)
@@ -213,6 +214,7 @@ Json outcome_json(const Outcome& o) {
 }
 
 constexpr const char* kNext = R"(
+
 What to try next
   tessera verify --quick                           prove every kernel on every case
   tessera bench                                    how close to this machine's limits?

@@ -32,7 +32,7 @@ Floor gpu_floor(const cases::Case& c, const Gpu& gpu) {
       "arithmetic", rate > 0 ? work.flops / rate * 1e6 : 0,
       fmt::format("{} / {} {}", si(work.flops, "FLOP"), si(rate, "FLOP/s"), tessera_dtype_name(c.dtype))};
   Wall exponential{"exponentials", exps / gpu.exps_per_s() * 1e6,
-                   fmt::format("{} / ({} a clock × {} SMs × {:.2f} GHz)", si(exps, "exp"),
+                   fmt::format("{} / ({} a clock × {} SMs × {:.2f} GHz)", si(exps, " exp"),
                                gpu.exps_per_clock_per_sm, gpu.sms, gpu.clock_ghz)};
   Wall memory{"memory", work.bytes / bandwidth * 1e6,
               fmt::format("{} / {}{}", si(work.bytes, "B"), si(bandwidth, "B/s"),

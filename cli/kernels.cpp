@@ -101,7 +101,9 @@ Json explain(const cases::Case& c, const tessera_device& device, bool* planned) 
 
 void print_why(const Json& why) {
   const auto text = [](const Json& value) { return value.get<std::string>(); };
-  fmt::print("{}  {}\n", paint(Ink::bold, text(why["case"])), paint(Ink::dim, text(why["words"])));
+  const bool named = why["case"] != why["words"];
+  fmt::print("{}{}\n", paint(Ink::bold, text(why["case"])),
+             named ? "  " + paint(Ink::dim, text(why["words"])) : "");
   if (!why["supported"].get<bool>()) {
     fmt::print("  {}  {}\n", paint(Ink::red, "no kernel"), text(why["reason"]));
   } else {
@@ -116,11 +118,13 @@ void print_why(const Json& why) {
     fmt::print("  cost      {}, at least {} of traffic\n", si(why["flops"].get<double>(), "FLOP"),
                si(why["bytes"].get<double>(), "B"));
   }
-  for (const Json& other : why["others"])
-    fmt::print("  {}\n",
-               paint(Ink::dim, fmt::format("{}: {}", text(other["name"]),
-                                           other["can"].get<bool>() ? "could, but comes later in the table"
-                                                                    : text(other["why_not"]))));
+  for (const Json& other : why["others"])  // the refusals of better kernels are in the reason already
+    if (other["can"].get<bool>())
+      fmt::print("  {}\n",
+                 paint(Ink::dim, fmt::format("{} could too; the table puts it behind", text(other["name"]))));
+    else if (text(why["reason"]).find(text(other["why_not"])) == std::string::npos)
+      fmt::print("  {}\n",
+                 paint(Ink::dim, fmt::format("{}: {}", text(other["name"]), text(other["why_not"]))));
 }
 
 int explain_all(const Options& options) {

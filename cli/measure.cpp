@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <new>
 #include <thread>
 #include <vector>
@@ -42,11 +43,22 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   [[nodiscard]] const unsigned char* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
   unsigned char* data_ = nullptr;
   std::size_t bytes_;
 };
+
+// Kept from one measurement to the next: filling a fresh buffer takes longer than measuring with it.
+const Pages& shared_pages(std::size_t bytes) {
+  static std::unique_ptr<Pages> pages;
+  if (!pages || pages->bytes() < bytes) {
+    pages.reset();
+    pages = std::make_unique<Pages>(bytes);
+  }
+  return *pages;
+}
 
 // Runs `piece(thread)` over and over on every thread for `seconds`, in windows; each call returns the
 // amount of work done. Best window's total rate.
@@ -91,7 +103,7 @@ double measure_bytes_per_s(std::size_t buffer_bytes, int threads, int streams, d
   const std::size_t unit = kGrain * static_cast<std::size_t>(streams);
   const std::size_t share =
       std::max(buffer_bytes / static_cast<std::size_t>(threads) / unit, std::size_t{1}) * unit;
-  const Pages pages(share * static_cast<std::size_t>(threads));
+  const Pages& pages = shared_pages(share * static_cast<std::size_t>(threads));
   // Small shares are read several times per look at the clock.
   const std::size_t repeats = std::max<std::size_t>(1, (std::size_t{1} << 20) / share);
   std::atomic<std::uint64_t> sink = 0;

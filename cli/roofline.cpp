@@ -107,9 +107,9 @@ std::string two_digits(double factor) {
 std::string target_text(const cases::Case& c, const Floor& floor, const Gpu* gpu, double target_us) {
   const double factor = floor.us / target_us;
   if (factor <= 1)
-    return fmt::format("{}: {} leaves {:.1f}% above the floor of {}",
-                       paint(Ink::green, fmt::format("{:g} µs is possible", target_us)),
-                       microseconds(target_us), (target_us / floor.us - 1) * 100, microseconds(floor.us));
+    return fmt::format("{}: {:.2f} × the floor of {}",
+                       paint(Ink::green, fmt::format("{:g} µs is possible", target_us)), 1 / factor,
+                       microseconds(floor.us));
   std::string text = fmt::format(
       "{}: {} / {:g} µs; the {} wall stands in the way",
       paint(Ink::red, fmt::format("< {:g} µs is impossible by {}×", target_us, two_digits(factor))),
@@ -141,8 +141,9 @@ void print_floor(const cases::Case& c, const Floor& floor, const std::string& ma
   const cases::Work work = cases::work(c);
   fmt::print("{} on {}  {}\n", paint(Ink::bold, c.name), paint(Ink::bold, machine),
              paint(Ink::dim, cases::words(c) == c.name ? "" : cases::words(c)));
-  fmt::print("  {}, at least {} of traffic: {:.3g} FLOP per byte\n", si(work.flops, "FLOP"),
-             si(work.bytes, "B"), work.bytes > 0 ? work.flops / work.bytes : 0);
+  const double intensity = work.bytes > 0 ? work.flops / work.bytes : 0;
+  fmt::print("  {}, at least {} of traffic: {} FLOP per byte\n", si(work.flops, "FLOP"), si(work.bytes, "B"),
+             intensity < 100 ? fmt::format("{:.3g}", intensity) : grouped(intensity));
   Table table({{"wall"}, {"at least", Table::Side::right}, {"because"}});
   for (const Wall& wall : floor.walls) {
     const bool is_floor = wall.name == floor.which;

@@ -126,18 +126,19 @@ void Progress::finish() {
 }
 
 std::string bar_chart(const std::vector<Bar>& bars, std::size_t width) {
-  std::size_t label_width = 0;
+  std::size_t label_width = 0, note_width = 0;
   double longest = 0;
   for (const Bar& bar : bars) {
     label_width = std::max(label_width, display_width(bar.label));
+    note_width = std::max(note_width, display_width(bar.note));
     longest = std::max(longest, bar.value);
   }
   std::string text;
   for (const Bar& bar : bars) {
     const double share = longest > 0 ? bar.value / longest : 0;
     const double length = bar.value > 0 ? std::max(share * static_cast<double>(width), 0.125) : 0;
-    text += fmt::format("  {}  {} {}\n", pad(bar.label, label_width, Table::Side::left),
-                        paint(bar.ink, blocks(length)), bar.note);
+    text += fmt::format("  {}  {}  {}\n", pad(bar.label, label_width, Table::Side::left),
+                        pad(bar.note, note_width, Table::Side::left), paint(bar.ink, blocks(length)));
   }
   return text;
 }

@@ -65,7 +65,7 @@ class Progress {
 struct Bar {
   std::string label;
   double value = 0;
-  std::string note;  // printed after the bar
+  std::string note;  // printed between label and bar
   Ink ink = Ink::plain;
 };
 // One line a bar, the longest `width` columns; any positive value shows at least a sliver.

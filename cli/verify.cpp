@@ -191,6 +191,9 @@ void print_report(const std::vector<Result>& results, const std::vector<Candidat
         "{}\n",
         paint(Ink::dim, "  Large cases were cut down in batch, heads and length; --full runs them whole."));
   print_failures(results, kernels);
+  const auto bad = std::count_if(results.begin(), results.end(), failed);
+  if (bad > 0)
+    fmt::print("\n{}\n", paint(Ink::red, fmt::format("{} of {} checks failed", bad, results.size())));
 }
 
 int verify(const Options& options) {
