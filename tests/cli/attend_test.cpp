@@ -69,9 +69,9 @@ class Attend : public ::testing::Test {
   }
 
   // Runs the binary inside the folder.
-  Ran run(const std::string& arguments) const {
+  Ran run(const std::string& arguments, const std::string& binary = TESSERA_BINARY) const {
     const std::string command =
-        "cd '" + folder_.string() + "' && '" TESSERA_BINARY "' attend " + arguments + " 2>&1";
+        "cd '" + folder_.string() + "' && '" + binary + "' attend " + arguments + " 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");
     Ran ran;
     std::array<char, 4096> buffer;
@@ -350,6 +350,16 @@ TEST_F(Attend, RefusalsSayWhyAndLeaveNothing) {
     EXPECT_NE(ran.text.find(refusal.says), std::string::npos) << refusal.arguments << "\n" << ran.text;
     EXPECT_EQ(file_count(), before) << refusal.arguments;
   }
+}
+
+TEST_F(Attend, AWrongResultIsNotWritten) {
+  const std::size_t before = file_count();
+  const Ran ran = run("--query q.npy --key k.npy --value v.npy --output o.npy --kernel cpu_faulty --check",
+                      TESSERA_FAULTY);
+  EXPECT_EQ(ran.exit_code, 1) << ran.text;
+  EXPECT_NE(ran.text.find("the check failed, nothing was written: output[1,3,4]"), std::string::npos)
+      << ran.text;
+  EXPECT_EQ(file_count(), before);
 }
 
 TEST_F(Attend, NoQueriesAreNoWork) {
