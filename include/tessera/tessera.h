@@ -99,7 +99,8 @@ typedef struct tessera_mask {
  *
  * A key with s = -inf contributes nothing, whatever its value row holds. A row that sees no key gives
  * output 0 and lse -inf (lse = the sink where there is one). A visible score that is NaN or +inf
- * makes its row NaN, lse included. */
+ * makes its row NaN, lse included; so does NaN or +inf with an additive -inf on top, as the formula says
+ * (the band, boolean masks and key_lengths hide a key before its score matters). */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      f32, f16 or bf16, last dimension contiguous */
