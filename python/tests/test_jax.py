@@ -45,6 +45,17 @@ def test_matches_the_oracle(dtype, jit):
     reference.check(np.asarray(out), q, k, v, lse=np.asarray(lse), causal="bottom-right")
 
 
+@pytest.mark.parametrize("causal", [None, "top-left"])
+@pytest.mark.parametrize("shape", [(2, 8, 256, 64), (2, 8, 512, 64)])
+def test_parity_with_jaxs_own_attention(shape, causal):
+    batch, heads, length, dim = shape
+    q, k, v = to_jax(*reference.random_inputs(9, batch, heads, heads, length, length, dim, dtype=np.float16))
+    ours = tessera.attend(q, k, v, causal=causal)
+    q, k, v = (t.swapaxes(1, 2).astype(jnp.float32) for t in (q, k, v))
+    theirs = jax.nn.dot_product_attention(q, k, v, is_causal=causal is not None).swapaxes(1, 2)
+    np.testing.assert_allclose(np.asarray(ours, np.float32), np.asarray(theirs), atol=1e-2, rtol=1e-2)
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option(name):
     q, k, v = reference.random_inputs(2, 3, 4, 2, 23, 41, 32)

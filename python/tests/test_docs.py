@@ -1,0 +1,31 @@
+"""Every python block of docs/python.md runs as written."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import need
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.S | re.M) if PAGE.exists() else []
+
+
+def test_there_are_blocks():
+    if not PAGE.exists():
+        pytest.skip("the documentation is not here")
+    assert len(BLOCKS) >= 4
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_block(number):
+    for framework in ("torch", "jax"):
+        if f"import {framework}\n" in BLOCKS[number]:
+            need(framework)
+    done = subprocess.run([sys.executable, "-c", BLOCKS[number]], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"JAX_PLATFORMS": "cpu"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
