@@ -29,8 +29,8 @@ struct ItemContext {
 
 // Options, mask and band, after the dot products.
 template <int NV>
-HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, Vec (&tile_max)[NV]) {
-  float* const s = c.work.scores;
+HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, float* s,
+                              Vec (&tile_max)[NV]) {
   if (c.scoring.full) {
     const bool masked = c.problem.mask.kind != core::MaskKind::none;
     if (masked) load_bias<NV>(c.problem.mask, panel, range.key0, range.keys, c.work.bias);
@@ -51,7 +51,7 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
   HWY_ALIGN float alpha[kWidth<NV>];
   Vec tile_max[NV];
   score_lanes<NV>(k, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
-  adjust_scores<NV>(c, panel, range, tile_max);
+  adjust_scores<NV>(c, panel, range, s, tile_max);
   if (careful) {
     softmax_step<NV, true>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
     output_lanes_careful<NV>(v, range.keys, s, alpha, value_dim, panel.output);
@@ -61,116 +61,188 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
   }
 }
 
+// A tile of a few-rows panel: K and V rows, and the number of the first key of each stream.
+template <class T>
+struct FewTile {
+  Streams<T> k, v;
+  std::int64_t key0[kStreams];
+};
+
 template <int R, class T>
-HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, Range range, Rows<T> k, Rows<T> v,
+HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const FewTile<T>& tile,
                                 Vec (&tile_max)[kFewVectors]) {
   const F f32;
-  float* const s = c.work.scores;
-  score_few<R>(k, v, range.keys, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
-               static_cast<std::size_t>(c.problem.value_dim), s);
+  score_few<R>(tile.k, tile.v, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
+               c.work.scores);
   TESSERA_UNROLL
-  for (int i = 0; i < kFewVectors; ++i) {
-    tile_max[i] = hn::Set(f32, -kInf);
-    for (std::size_t j = 0; j < range.keys; ++j) {
-      tile_max[i] = hn::Max(tile_max[i], hn::Load(f32, s + j * kFewWidth + i * kLanes));
+  for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Set(f32, -kInf);
+  for (int g = 0; g < tile.k.count; ++g) {
+    float* const s = c.work.scores + static_cast<std::size_t>(g) * tile.k.keys * kFewWidth;
+    Vec stream_max[kFewVectors];
+    TESSERA_UNROLL
+    for (int i = 0; i < kFewVectors; ++i) {
+      stream_max[i] = hn::Set(f32, -kInf);
+      for (std::size_t j = 0; j < tile.k.keys; ++j) {
+        stream_max[i] = hn::Max(stream_max[i], hn::Load(f32, s + j * kFewWidth + i * kLanes));
+      }
     }
+    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, s, stream_max);
+    TESSERA_UNROLL
+    for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Max(tile_max[i], stream_max[i]);
   }
-  adjust_scores<kFewVectors>(c, panel, range, tile_max);
 }
 
 template <int R, class T>
-HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, Range range, Rows<T> k, Rows<T> v) {
+HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTile<T>& tile) {
   const F f32;
-  const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
-  const std::size_t stride = c.work.output_stride;
+  const std::size_t keys = tile.k.keys * static_cast<std::size_t>(tile.k.count);
   float* const s = c.work.scores;
   HWY_ALIGN float alpha[kFewWidth];
   Vec tile_max[kFewVectors];
-  score_few_panel<R>(c, panel, range, k, v, tile_max);
-  softmax_step<kFewVectors, false>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-  const std::size_t done = output_few<R>(v, range.keys, s, alpha, value_dim, panel.output, stride);
-  if (done == Spans(value_dim).vectors) return;
+  score_few_panel<R>(c, panel, tile, tile_max);
+  softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
+  const OutputStep<T> step{.v = tile.v,
+                           .p = s,
+                           .alpha = alpha,
+                           .dim = Spans(static_cast<std::size_t>(c.problem.value_dim)),
+                           .o = panel.output,
+                           .o_stride = c.work.output_stride};
+  const std::size_t done = output_few<R>(step);
+  if (done == step.dim.vectors) return;
   // Something is not finite. The weights again, marked this time, for the careful kernel.
-  score_few_panel<R>(c, panel, range, k, v, tile_max);
+  score_few_panel<R>(c, panel, tile, tile_max);
   Vec max[kFewVectors], ignored[kFewVectors];
   TESSERA_UNROLL
   for (int i = 0; i < kFewVectors; ++i) {
     max[i] = usable_max(hn::Load(f32, panel.max + i * kLanes));
     ignored[i] = hn::Zero(f32);
   }
-  weigh<kFewVectors, true>(s, range.keys, hn::Set(f32, c.scoring.factor), max, ignored);
-  output_few_careful(R, v, range.keys, s, alpha, value_dim, done, panel.output, stride);
+  weigh<kFewVectors, true>(s, keys, hn::Set(f32, c.scoring.factor), max, ignored);
+  output_few_careful(R, step, done);
 }
 
 template <class T>
-HWY_INLINE void step_few_any(const ItemContext& c, const Panel& panel, Range range, Rows<T> k, Rows<T> v) {
+HWY_INLINE void step_few_any(const ItemContext& c, const Panel& panel, const FewTile<T>& tile) {
   switch (panel.rows) {
     case 1:
-      return step_few<1>(c, panel, range, k, v);
+      return step_few<1>(c, panel, tile);
     case 2:
-      return step_few<2>(c, panel, range, k, v);
+      return step_few<2>(c, panel, tile);
     case 3:
-      return step_few<3>(c, panel, range, k, v);
+      return step_few<3>(c, panel, tile);
     default:
-      return step_few<4>(c, panel, range, k, v);
+      return step_few<4>(c, panel, tile);
   }
 }
 
 // The caller's K or V rows of this item's head.
 template <class T>
-HWY_INLINE Rows<T> rows_of(const core::Tensor4& tensor, const Item& item) {
-  return {static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0), tensor.row_stride};
+struct Rows {
+  Rows(const core::Tensor4& tensor, const Item& item)
+      : data(static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0)),
+        stride(tensor.row_stride) {}
+  const T* row(std::int64_t j) const { return data + j * stride; }
+  const T* data;
+  std::int64_t stride;
+};
+
+struct KeySpan {
+  std::int64_t begin, end;
+};
+
+// Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
+template <class T>
+HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
+  const Rows<T> k(c.problem.key, item), v(c.problem.value, item);
+  const auto streams = [](const Rows<T>& rows, std::int64_t key0, std::int64_t stretch, std::int64_t count,
+                          int places) HWY_ATTR {
+    Streams<T> made{};
+    for (int g = 0; g < places; ++g) made.base[g] = rows.row(key0 + g * stretch);
+    made.stride = rows.stride;
+    made.keys = static_cast<std::size_t>(count);
+    made.count = places;
+    return made;
+  };
+  const std::int64_t tiles = (keys.end - keys.begin) / (kStreams * kFewKeys);
+  const std::int64_t stretch = tiles * kFewKeys;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t key0 = keys.begin + t * kFewKeys;
+    FewTile<T> tile{
+        streams(k, key0, stretch, kFewKeys, kStreams), streams(v, key0, stretch, kFewKeys, kStreams), {}};
+    for (int g = 0; g < kStreams; ++g) tile.key0[g] = key0 + g * stretch;
+    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
+  }
+  for (std::int64_t at = keys.begin + kStreams * stretch; at < keys.end; at += kFewKeys) {
+    const std::int64_t count = std::min(kFewKeys, keys.end - at);
+    const FewTile<T> tile{streams(k, at, 0, count, 1), streams(v, at, 0, count, 1), {at}};
+    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
+  }
 }
 
-// Walks the key tiles. Tile borders lie at fixed keys, whatever the rows: see schedule.hpp.
-template <class T>
-HWY_INLINE void walk_tiles(const ItemContext& c, const Schedule& schedule, const Item& item, int panels) {
-  const core::Problem& problem = c.problem;
-  std::int64_t begin = problem.keys, end = 0;
-  bool lanes = false;
-  for (int i = 0; i < panels; ++i) {
-    const Panel& panel = c.work.panels[i];
-    lanes = lanes || panel.kind != PanelKind::few;
-    if (panel.key_begin >= panel.key_end) continue;
-    begin = std::min(begin, panel.key_begin);
-    end = std::max(end, panel.key_end);
-  }
-  if (begin >= end) return;
-  const Rows<T> k = rows_of<T>(problem.key, item), v = rows_of<T>(problem.value, item);
+// One panel of an item whose tile has been converted to float. `first` is the tile's first key.
+HWY_INLINE void step_converted(const ItemContext& c, const Panel& panel, Range range, std::int64_t first,
+                               bool careful) {
+  const std::size_t at = static_cast<std::size_t>(range.key0 - first);
   const std::size_t k_stride = c.work.query_stride, v_stride = c.work.output_stride;
+  const float* const k = c.work.key + at * k_stride;
+  const float* const v = c.work.value + at * v_stride;
+  if (panel.kind == PanelKind::wide) {
+    step_lanes<kWide>(c, panel, range, {k, k_stride}, {v, v_stride}, careful);
+  } else if (panel.kind == PanelKind::narrow) {
+    step_lanes<kNarrow>(c, panel, range, {k, k_stride}, {v, v_stride}, careful);
+  } else {
+    FewTile<float> tile{};
+    tile.k = {.base = {k}, .stride = static_cast<std::int64_t>(k_stride), .keys = range.keys, .count = 1};
+    tile.v = {.base = {v}, .stride = static_cast<std::int64_t>(v_stride), .keys = range.keys, .count = 1};
+    tile.key0[0] = range.key0;
+    step_few_any(c, panel, tile);
+  }
+}
+
+// Walks the key tiles of an item that has panels with rows in lanes. Tile borders lie at fixed keys,
+// whatever the rows: see schedule.hpp.
+template <class T>
+HWY_INLINE void walk_tiles(const ItemContext& c, const Schedule& schedule, const Item& item, int panels,
+                           KeySpan keys) {
+  const core::Problem& problem = c.problem;
+  const Rows<T> k(problem.key, item), v(problem.value, item);
   bool careful = false;
-  std::int64_t border = item.key_begin + (begin - item.key_begin) / schedule.key_tile * schedule.key_tile;
-  for (; border < end; border += schedule.key_tile) {
-    const std::int64_t first = std::max(border, begin), last = std::min(border + schedule.key_tile, end);
-    if (lanes) {
-      const std::size_t keys = static_cast<std::size_t>(last - first);
-      convert_rows(k.row(static_cast<std::size_t>(first)), k.stride, keys,
-                   static_cast<std::size_t>(problem.dim), c.work.key, k_stride);
-      const bool finite = convert_rows(v.row(static_cast<std::size_t>(first)), v.stride, keys,
-                                       static_cast<std::size_t>(problem.value_dim), c.work.value, v_stride);
-      careful = careful || !finite;
-    }
+  std::int64_t border =
+      item.key_begin + (keys.begin - item.key_begin) / schedule.key_tile * schedule.key_tile;
+  for (; border < keys.end; border += schedule.key_tile) {
+    const std::int64_t first = std::max(border, keys.begin);
+    const std::int64_t last = std::min(border + schedule.key_tile, keys.end);
+    const std::size_t count = static_cast<std::size_t>(last - first);
+    convert_rows(k.row(first), k.stride, count, static_cast<std::size_t>(problem.dim), c.work.key,
+                 c.work.query_stride);
+    const bool finite =
+        convert_rows(v.row(first), v.stride, count, static_cast<std::size_t>(problem.value_dim), c.work.value,
+                     c.work.output_stride);
+    careful = careful || !finite;
     for (int i = 0; i < panels; ++i) {
       const Panel& panel = c.work.panels[i];
       const std::int64_t from = std::max(first, panel.key_begin), to = std::min(last, panel.key_end);
-      if (from >= to) continue;
-      const Range range{from, static_cast<std::size_t>(to - from)};
-      if (!lanes) {
-        const std::size_t at = static_cast<std::size_t>(from);
-        step_few_any(c, panel, range, Rows<T>{k.row(at), k.stride}, Rows<T>{v.row(at), v.stride});
-        continue;
-      }
-      const std::size_t at = static_cast<std::size_t>(from - first);
-      const FloatTile kt{c.work.key + at * k_stride, k_stride}, vt{c.work.value + at * v_stride, v_stride};
-      if (panel.kind == PanelKind::wide) {
-        step_lanes<kWide>(c, panel, range, kt, vt, careful);
-      } else if (panel.kind == PanelKind::narrow) {
-        step_lanes<kNarrow>(c, panel, range, kt, vt, careful);
-      } else {
-        step_few_any(c, panel, range, Rows<float>{kt.data, static_cast<std::int64_t>(kt.stride)},
-                     Rows<float>{vt.data, static_cast<std::int64_t>(vt.stride)});
-      }
+      if (from < to) step_converted(c, panel, {from, static_cast<std::size_t>(to - from)}, first, careful);
     }
+  }
+}
+
+template <class T>
+HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const Item& item, int panels) {
+  KeySpan keys{c.problem.keys, 0};
+  bool few = true;
+  for (int i = 0; i < panels; ++i) {
+    const Panel& panel = c.work.panels[i];
+    few = few && panel.kind == PanelKind::few;
+    if (panel.key_begin >= panel.key_end) continue;
+    keys.begin = std::min(keys.begin, panel.key_begin);
+    keys.end = std::max(keys.end, panel.key_end);
+  }
+  if (keys.begin >= keys.end) return;
+  if (few) {
+    walk_few<T>(c, item, panels, keys);
+  } else {
+    walk_tiles<T>(c, schedule, item, panels, keys);
   }
 }
 
@@ -182,8 +254,8 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const Workspace work(problem, call.schedule, scratch);
   const int panels = set_up_panels<T>(problem, scoring, item, work);
   // The lanes beside a few-rows panel are never written, only read along.
-  std::fill(work.scores, work.scores + call.schedule.key_tile * static_cast<std::int64_t>(kFewWidth), 0.0f);
-  walk_tiles<T>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
+  std::fill(work.scores, work.scores + work.score_floats, 0.0f);
+  walk_keys<T>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
   for (int i = 0; i < panels; ++i) finish_panel<T>(call, scoring, item, work, work.panels[i]);
   if (call.schedule.splits == 1) return;
   const std::int64_t group =

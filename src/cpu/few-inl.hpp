@@ -1,9 +1,12 @@
-// Dimensions in lanes: the matrix products for one to four rows (decode). K and V are read once, straight
-// from the caller's memory in their own type; the work is bound by that reading, so each product fetches
-// ahead for the next one.
+// Dimensions in lanes: the matrix products for one to four rows (decode). K and V are read straight from
+// the caller's memory in their own type, and with so few rows that reading is what takes the time.
 //
 //   scores   acc[key][row] += K[key][d...] * Q[row][d...]      then added up across lanes, four at a time
 //   output   acc[row][d...] += P[key][row] * V[key][d...]
+//
+// One core reads faster from several places at once than from one (its prefetchers work per stream), so
+// the key range is cut into kStreams stretches that are walked side by side; a tile takes the same number
+// of keys from each.
 //
 // A length that is no multiple of the vector ends in one more vector that overlaps the one before it, so
 // nothing outside the row is touched. Q is zero in the overlap; O keeps that vector in a slot of its own.
@@ -30,17 +33,26 @@ struct Spans {
   std::size_t length, whole, vectors;
 };
 
+inline constexpr int kStreams = 3;
+inline constexpr std::int64_t kFewKeys = 16;  // per stream and tile: K and V tile stay in the first cache
+
+// Keys of one tile: `keys` rows from each of `count` places. Their scores lie stream after stream.
 template <class T>
-struct Rows {
-  const T* data = nullptr;
-  std::int64_t stride = 0;
-  const T* row(std::size_t j) const { return data + static_cast<std::int64_t>(j) * stride; }
+struct Streams {
+  const T* row(int stream, std::size_t j) const {
+    return base[stream] + static_cast<std::int64_t>(j) * stride;
+  }
+  const T* base[kStreams];
+  std::int64_t stride;  // in elements
+  std::size_t keys;     // per stream
+  int count;            // kStreams, or 1 where the key range ends
 };
 
+// Vectors in a cache line of T, as far as unrolling over them makes sense.
 template <class T>
-HWY_INLINE void prefetch_row(const T* row, std::size_t length) {
-  for (std::size_t at = 0; at < length; at += kLineBytes / sizeof(T)) __builtin_prefetch(row + at);
-}
+inline constexpr std::size_t kVectorsPerLine = kLineBytes / (sizeof(T) * kLanes) > 4
+                                                   ? 4
+                                                   : kLineBytes / (sizeof(T) * kLanes);
 
 #if HWY_TARGET != HWY_SCALAR
 // The sum of the 128-bit blocks of v.
@@ -80,103 +92,155 @@ HWY_INLINE void add_up_four(Vec a, Vec b, Vec c, Vec d, float* out) {
 #endif
 }
 
-// Keys taken together: about twelve accumulators, a multiple of four.
+// Keys taken together: nine to twelve accumulators, the same number from each stream.
 template <int R>
-inline constexpr int kKeysTogether = R == 1   ? 8
-                                     : R == 4 ? 3
-                                              : 4;
+inline constexpr int kKeysTogether = R <= 2 ? 6 : 3;
 
+// `ahead` are rows to ask for meanwhile, line by line: among the arithmetic the requests cost nothing.
 template <int R, int KB, class T>
-HWY_INLINE void score_keys(Rows<T> k, const float* HWY_RESTRICT q, std::size_t q_stride, const Spans& dim,
-                           float* HWY_RESTRICT s) {
+HWY_INLINE void score_keys(const T* const (&k)[KB], const T* const (&ahead)[KB], const float* HWY_RESTRICT q,
+                           std::size_t q_stride, const Spans& dim, float* const (&s)[KB]) {
   const F f32;
   constexpr int kGroups = (KB * R + 3) / 4;
   Vec acc[kGroups * 4];
   TESSERA_UNROLL
   for (int i = 0; i < kGroups * 4; ++i) acc[i] = hn::Zero(f32);
-  for (std::size_t d = 0; d < dim.whole; ++d) {
+  const auto add_vector = [&](std::size_t d) HWY_ATTR {
     TESSERA_UNROLL
     for (int i = 0; i < KB; ++i) {
-      const Vec key = load(k.row(i) + d * kLanes);
+      const Vec key = load(k[i] + d * kLanes);
       TESSERA_UNROLL
       for (int r = 0; r < R; ++r) {
         acc[i * R + r] = hn::MulAdd(key, hn::Load(f32, q + r * q_stride + d * kLanes), acc[i * R + r]);
       }
     }
+  };
+  std::size_t d = 0;
+  for (; d + kVectorsPerLine<T> <= dim.whole; d += kVectorsPerLine<T>) {
+    TESSERA_UNROLL
+    for (int i = 0; i < KB; ++i) __builtin_prefetch(ahead[i] + d * kLanes);
+    TESSERA_UNROLL
+    for (std::size_t u = 0; u < kVectorsPerLine<T>; ++u) add_vector(d + u);
   }
+  for (; d < dim.whole; ++d) add_vector(d);
   if (dim.whole != dim.vectors) {
-    const std::size_t overlap = kLanes - dim.length % kLanes;
-    const auto fresh = hn::Not(hn::FirstN(f32, overlap));
+    const auto fresh = hn::Not(hn::FirstN(f32, kLanes - dim.length % kLanes));
     TESSERA_UNROLL
     for (int i = 0; i < KB; ++i) {
-      const Vec key = hn::IfThenElseZero(fresh, load(k.row(i) + dim.length - kLanes));
+      const Vec key = hn::IfThenElseZero(fresh, load(k[i] + dim.length - kLanes));
       TESSERA_UNROLL
       for (int r = 0; r < R; ++r) {
-        acc[i * R + r] =
-            hn::MulAdd(key, hn::Load(f32, q + r * q_stride + dim.whole * kLanes), acc[i * R + r]);
+        const Vec query = hn::Load(f32, q + r * q_stride + dim.whole * kLanes);
+        acc[i * R + r] = hn::MulAdd(key, query, acc[i * R + r]);
       }
     }
   }
-  float out[kGroups * 4];
-  TESSERA_UNROLL
-  for (int g = 0; g < kGroups; ++g) {
-    add_up_four(acc[g * 4], acc[g * 4 + 1], acc[g * 4 + 2], acc[g * 4 + 3], out + g * 4);
-  }
-  TESSERA_UNROLL
-  for (int i = 0; i < KB; ++i) {
+  if constexpr (R == 4) {
     TESSERA_UNROLL
-    for (int r = 0; r < R; ++r) s[i * kFewWidth + r] = out[i * R + r];
+    for (int i = 0; i < KB; ++i)
+      add_up_four(acc[i * 4], acc[i * 4 + 1], acc[i * 4 + 2], acc[i * 4 + 3], s[i]);
+  } else {
+    float sums[kGroups * 4];
+    TESSERA_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      add_up_four(acc[g * 4], acc[g * 4 + 1], acc[g * 4 + 2], acc[g * 4 + 3], sums + g * 4);
+    }
+    TESSERA_UNROLL
+    for (int i = 0; i < KB; ++i) {
+      TESSERA_UNROLL
+      for (int r = 0; r < R; ++r) s[i][r] = sums[i * R + r];
+    }
   }
 }
 
-// Scores of R rows; fetches the V rows of the same keys meanwhile.
+// Scores of R rows. The rows of `ahead` that belong to the same keys are fetched meanwhile: V, which the
+// output kernel reads column by column, an order that no prefetcher follows.
 template <int R, class T>
-HWY_NOINLINE void score_few(Rows<T> k, Rows<T> v, std::size_t keys, const float* q, std::size_t q_stride,
-                            std::size_t dim, std::size_t value_dim, float* s) {
+HWY_NOINLINE void score_few(const Streams<T>& k, const Streams<T>& ahead, const float* q,
+                            std::size_t q_stride, std::size_t dim, float* s) {
   constexpr int KB = kKeysTogether<R>;
   const Spans spans(dim);
+  const T *row[KB], *next[KB];
+  float* to[KB];
   std::size_t j = 0;
-  for (; j + KB <= keys; j += KB) {
-    for (int i = 0; i < KB; ++i) prefetch_row(v.row(j + i), value_dim);
-    score_keys<R, KB>(Rows<T>{k.row(j), k.stride}, q, q_stride, spans, s + j * kFewWidth);
+  if (k.count == kStreams) {
+    constexpr int kEach = KB / kStreams;
+    for (; j + kEach <= k.keys; j += kEach) {
+      TESSERA_UNROLL
+      for (int i = 0; i < KB; ++i) {
+        const int stream = i / kEach;
+        const std::size_t at = j + static_cast<std::size_t>(i % kEach);
+        row[i] = k.row(stream, at);
+        next[i] = ahead.row(stream, at);
+        to[i] = s + (static_cast<std::size_t>(stream) * k.keys + at) * kFewWidth;
+      }
+      score_keys<R, KB>(row, next, q, q_stride, spans, to);
+    }
+    return;
   }
-  for (; j < keys; ++j) {
-    score_keys<R, 1>(Rows<T>{k.row(j), k.stride}, q, q_stride, spans, s + j * kFewWidth);
+  for (; j + KB <= k.keys; j += KB) {
+    TESSERA_UNROLL
+    for (int i = 0; i < KB; ++i) {
+      row[i] = k.row(0, j + static_cast<std::size_t>(i));
+      next[i] = ahead.row(0, j + static_cast<std::size_t>(i));
+      to[i] = s + (j + static_cast<std::size_t>(i)) * kFewWidth;
+    }
+    score_keys<R, KB>(row, next, q, q_stride, spans, to);
+  }
+  for (; j < k.keys; ++j) {
+    const T *const one_row[1] = {k.row(0, j)}, *const one_next[1] = {ahead.row(0, j)};
+    float* const one_to[1] = {s + j * kFewWidth};
+    score_keys<R, 1>(one_row, one_next, q, q_stride, spans, one_to);
   }
 }
 
+// One tile's P * V.
+template <class T>
+struct OutputStep {
+  Streams<T> v;
+  const float* p;      // [stream][key][kFewWidth]
+  const float* alpha;  // [row]
+  Spans dim;
+  float* o;
+  std::size_t o_stride;
+};
+
 template <int R, int DB, class T>
-HWY_INLINE bool output_spans(Rows<T> v, std::size_t keys, const float* HWY_RESTRICT p, const float* alpha,
-                             const Spans& dim, std::size_t first, float* HWY_RESTRICT o,
-                             std::size_t o_stride) {
+HWY_INLINE bool output_spans(const OutputStep<T>& step, std::size_t first) {
   const F f32;
   Vec acc[R][DB];
   std::size_t offset[DB];
   TESSERA_UNROLL
   for (int i = 0; i < DB; ++i) {
-    offset[i] = dim.offset(first + i);
+    offset[i] = step.dim.offset(first + i);
     TESSERA_UNROLL
     for (int r = 0; r < R; ++r) acc[r][i] = hn::Zero(f32);
   }
-  for (std::size_t j = 0; j < keys; ++j) {
-    const T* const row = v.row(j);
-    Vec value[DB];
-    TESSERA_UNROLL
-    for (int i = 0; i < DB; ++i) value[i] = load(row + offset[i]);
-    TESSERA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const Vec weight = hn::Set(f32, p[j * kFewWidth + r]);
+  const float* HWY_RESTRICT p = step.p;
+  for (int g = 0; g < step.v.count; ++g) {
+    const T* row = step.v.base[g];
+    for (std::size_t j = 0; j < step.v.keys; ++j) {
+      Vec value[DB];
       TESSERA_UNROLL
-      for (int i = 0; i < DB; ++i) acc[r][i] = hn::MulAdd(value[i], weight, acc[r][i]);
+      for (int i = 0; i < DB; ++i) value[i] = load(row + offset[i]);
+      TESSERA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Vec weight = hn::Set(f32, p[r]);
+        TESSERA_UNROLL
+        for (int i = 0; i < DB; ++i) acc[r][i] = hn::MulAdd(value[i], weight, acc[r][i]);
+      }
+      row += step.v.stride;
+      p += kFewWidth;
     }
   }
+  float* const o = step.o + first * kLanes;
   Vec probe = hn::Zero(f32);  // turns NaN if any result is not finite
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
-    const Vec a = hn::Set(f32, alpha[r]);
+    const Vec a = hn::Set(f32, step.alpha[r]);
     TESSERA_UNROLL
     for (int i = 0; i < DB; ++i) {
-      acc[r][i] = hn::MulAdd(hn::Load(f32, o + r * o_stride + (first + i) * kLanes), a, acc[r][i]);
+      acc[r][i] = hn::MulAdd(hn::Load(f32, o + r * step.o_stride + i * kLanes), a, acc[r][i]);
       probe = hn::MulAdd(acc[r][i], hn::Zero(f32), probe);
     }
   }
@@ -184,55 +248,61 @@ HWY_INLINE bool output_spans(Rows<T> v, std::size_t keys, const float* HWY_RESTR
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     TESSERA_UNROLL
-    for (int i = 0; i < DB; ++i) hn::Store(acc[r][i], f32, o + r * o_stride + (first + i) * kLanes);
+    for (int i = 0; i < DB; ++i) hn::Store(acc[r][i], f32, o + r * step.o_stride + i * kLanes);
   }
   return true;
+}
+
+template <int R, int DB, class T>
+HWY_INLINE bool output_spans_sized(std::size_t spans, const OutputStep<T>& step, std::size_t first) {
+  if constexpr (DB > 1) {
+    if (spans != DB) return output_spans_sized<R, DB - 1>(spans, step, first);
+  }
+  return output_spans<R, DB>(step, first);
 }
 
 // Output vectors taken together: eight to twelve accumulators.
 template <int R>
 inline constexpr int kSpansTogether = R == 1   ? 8
-                                      : R == 4 ? 2
+                                      : R == 4 ? 3
                                                : 4;
 
 // Returns the first vector that was not done because its result is not finite: V or the running output
 // holds inf or NaN there, and the careful version must take over. All vectors done otherwise.
 template <int R, class T>
-HWY_NOINLINE std::size_t output_few(Rows<T> v, std::size_t keys, const float* p, const float* alpha,
-                                    std::size_t value_dim, float* o, std::size_t o_stride) {
-  constexpr std::size_t DB = kSpansTogether<R>;
-  const Spans spans(value_dim);
-  std::size_t i = 0;
-  for (; i + DB <= spans.vectors; i += DB) {
-    if (!output_spans<R, DB>(v, keys, p, alpha, spans, i, o, o_stride)) return i;
+HWY_NOINLINE std::size_t output_few(const OutputStep<T>& step) {
+  constexpr std::size_t kMost = kSpansTogether<R>;
+  const std::size_t blocks = (step.dim.vectors + kMost - 1) / kMost;
+  const std::size_t base = step.dim.vectors / blocks, larger = step.dim.vectors % blocks;
+  std::size_t first = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t spans = base + (b < larger ? 1 : 0);
+    if (!output_spans_sized<R, kMost>(spans, step, first)) return first;
+    first += spans;
   }
-  for (; i < spans.vectors; ++i) {
-    if (!output_spans<R, 1>(v, keys, p, alpha, spans, i, o, o_stride)) return i;
-  }
-  return i;
+  return first;
 }
 
 // As output_lanes_careful, for vectors first ... of the output.
 template <class T>
-HWY_NOINLINE void output_few_careful(int rows, Rows<T> v, std::size_t keys, const float* p,
-                                     const float* alpha, std::size_t value_dim, std::size_t first, float* o,
-                                     std::size_t o_stride) {
+HWY_NOINLINE void output_few_careful(int rows, const OutputStep<T>& step, std::size_t first) {
   const F f32;
-  const Spans spans(value_dim);
   const Vec zero = hn::Zero(f32);
   for (int r = 0; r < rows; ++r) {
-    for (std::size_t i = first; i < spans.vectors; ++i) {
+    for (std::size_t i = first; i < step.dim.vectors; ++i) {
       Vec acc = zero;
-      for (std::size_t j = 0; j < keys; ++j) {
-        const float weight = p[j * kFewWidth + r];
+      // In the order of output_spans, so that finite results have the same bits.
+      for (std::size_t n = 0; n < step.v.keys * static_cast<std::size_t>(step.v.count); ++n) {
+        const float weight = step.p[n * kFewWidth + static_cast<std::size_t>(r)];
         if (weight == 0) continue;
-        const Vec value = load(v.row(j) + spans.offset(i));
+        const T* const row = step.v.row(static_cast<int>(n / step.v.keys), n % step.v.keys);
+        const Vec value = load(row + step.dim.offset(i));
         const auto finite = hn::Eq(hn::Mul(value, zero), zero);
         const Vec counted = hn::Set(f32, weight > 0 ? weight : 0.0f);
         acc = hn::IfThenElse(finite, hn::MulAdd(value, counted, acc), hn::Add(acc, value));
       }
-      float* const at = o + r * o_stride + i * kLanes;
-      hn::Store(grow_careful(hn::Load(f32, at), hn::Set(f32, alpha[r]), acc), f32, at);
+      float* const at = step.o + static_cast<std::size_t>(r) * step.o_stride + i * kLanes;
+      hn::Store(grow_careful(hn::Load(f32, at), hn::Set(f32, step.alpha[r]), acc), f32, at);
     }
   }
 }

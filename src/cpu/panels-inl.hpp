@@ -34,9 +34,11 @@ struct Workspace {
     value = carver.take<float>(tile * padded(problem.value_dim));
     queries = carver.take<float>(width * padded(problem.dim));
     outputs = carver.take<float>(width * padded(problem.value_dim));
-    scores = carver.take<float>(tile * static_cast<std::int64_t>(kMaxWidth));
+    score_floats = std::max(tile * static_cast<std::int64_t>(kMaxWidth),
+                            kStreams * kFewKeys * static_cast<std::int64_t>(kFewWidth));
+    scores = carver.take<float>(score_floats);
     const bool masked = problem.mask.kind != core::MaskKind::none;
-    bias = carver.take<float>(masked ? tile * static_cast<std::int64_t>(kMaxWidth) : 0);
+    bias = carver.take<float>(masked ? score_floats : 0);
     states = carver.take<float>(2 * (width + max_panels * static_cast<std::int64_t>(kMaxWidth)));
     row = carver.take<float>(std::max(padded(problem.dim), padded(problem.value_dim)));
     panels = carver.take<Panel>(max_panels);
@@ -47,6 +49,7 @@ struct Workspace {
   std::int64_t max_panels;
   float *key, *value;  // one tile, converted
   float *queries, *outputs;
+  std::int64_t score_floats;
   float *scores, *bias;
   float* states;  // max and sum of every panel
   float* row;     // one row on its way in or out
@@ -59,10 +62,12 @@ HWY_INLINE std::size_t width_of(PanelKind kind) {
   return kind == PanelKind::narrow ? kWidth<kNarrow> : kFewWidth;
 }
 
-// How the next rows of an item are best computed. With few rows the conversion of K and V to float
-// would not pay, and the dim-in-lanes kernels do without.
-HWY_INLINE PanelKind choose_kind(std::int64_t rows_left, bool few_fits) {
-  if (few_fits && rows_left <= kFew) return PanelKind::few;
+// With at most this many rows in all, the dim-in-lanes kernels take every one: the conversion of K and V
+// to float, which the other kernels need, would not pay.
+inline constexpr std::int64_t kFewRowsItem = 16;
+
+HWY_INLINE PanelKind choose_kind(std::int64_t all_rows, std::int64_t rows_left) {
+  if (all_rows <= kFewRowsItem || rows_left <= kFew) return PanelKind::few;
   return rows_left <= static_cast<std::int64_t>(kWidth<kNarrow>) ? PanelKind::narrow : PanelKind::wide;
 }
 
@@ -140,7 +145,8 @@ inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, c
   int count = 0;
   for (std::int64_t row = item.row_begin; row < item.row_end; ++count) {
     Panel& panel = work.panels[count];
-    panel.kind = choose_kind(item.row_end - row, few_fits);
+    panel.kind = choose_kind(problem.group() * problem.queries, item.row_end - row);
+    if (panel.kind == PanelKind::few && !few_fits) panel.kind = PanelKind::narrow;
     const std::int64_t width = static_cast<std::int64_t>(width_of(panel.kind));
     const std::int64_t room = panel.kind == PanelKind::few ? kFew : width;
     panel.rows = static_cast<int>(std::min(room, item.row_end - row));

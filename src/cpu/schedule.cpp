@@ -10,9 +10,10 @@ constexpr std::int64_t kTileBytes = 96 << 10;   // a K and V tile in f32: a part
 constexpr std::int64_t kRowsBytes = 256 << 10;  // Q and O of a row tile: most of the rest of it
 constexpr std::int64_t kKeyStep = 24;           // a multiple of every target's key block
 constexpr std::int64_t kMaxKeyTile = 120;
+constexpr std::int64_t kMinRowTile = 32;  // at least kFewRowsItem, which must not be divided
 constexpr std::int64_t kMaxRowTile = 256;
 constexpr std::int64_t kFewRows = 64;     // so few rows that the key range is worth cutting
-constexpr std::int64_t kMinChunk = 2040;  // keys; a multiple of every key tile
+constexpr std::int64_t kMinChunk = 2040;  // keys
 constexpr std::int64_t kMaxSplits = 64;
 constexpr std::int64_t kItemsPerThread = 4;
 
@@ -34,10 +35,11 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
   s.splits = std::max<std::int64_t>(1, ceil_div(problem.keys, s.key_chunk));
 
   const std::int64_t panel = blocking.wide_rows;
-  s.row_tile = round_up(std::clamp(kRowsBytes / row_bytes, 2 * panel, kMaxRowTile), panel);
+  const std::int64_t least = round_up(kMinRowTile, panel);
+  s.row_tile = round_up(std::clamp(kRowsBytes / row_bytes, least, kMaxRowTile), panel);
   const std::int64_t pairs = problem.batch * problem.kv_heads * s.splits;
-  while (s.row_tile > 2 * panel && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
-    s.row_tile = round_up(s.row_tile / 2, panel);
+  while (s.row_tile > least && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
+    s.row_tile = std::max(least, round_up(s.row_tile / 2, panel));
   }
   s.row_tiles = ceil_div(s.rows, s.row_tile);
   s.items = pairs * s.row_tiles;

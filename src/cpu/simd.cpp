@@ -34,8 +34,9 @@ std::string nothing_missing() { return {}; }
 
 #if HWY_ARCH_X86
 // Everything that Highway lets the compiler use for the target, and that the operating system saves the
-// registers it needs (which __builtin_cpu_supports looks at for avx and avx512f).
-bool has_avx2() {
+// registers it needs (which __builtin_cpu_supports looks at for avx and avx512f). Asked once: in a virtual
+// machine every cpuid instruction is a trip to the host.
+bool detect_avx2() {
   __builtin_cpu_init();
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
@@ -44,6 +45,10 @@ bool has_avx2() {
          __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
          __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") &&
          __builtin_cpu_supports("pclmul");
+}
+bool has_avx2() {
+  static const bool has = detect_avx2();
+  return has;
 }
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
