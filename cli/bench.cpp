@@ -134,8 +134,8 @@ void print_rows(const std::vector<BenchRow>& rows) {
                fmt::format("{:.1f}", row.gbps()), fmt::format("{:.0f}%", row.floor_percent()),
                paint(Ink::dim, row.wall)});
   }
-  fmt::print("{}, {} threads, {}, {}\n\n", paint(Ink::bold, this_machine().cpu), rows.front().threads,
-             compiler(), commit());
+  fmt::print("{}, {} thread{}, {}, {}\n\n", paint(Ink::bold, this_machine().cpu), rows.front().threads,
+             rows.front().threads == 1 ? "" : "s", compiler(), commit());
   fmt::print("{}\nVerified before timing (error / bound):\n", table.text());
   for (const BenchRow& row : rows) {
     if (row.verified)
@@ -218,6 +218,8 @@ int bench(const Options& options) {
   const Json saved = options.against.empty() ? Json() : read_json(options.against);
   if (!options.against.empty()) (void)compare({}, saved, options.against, options.tolerance_percent);
   const Json board = options.leaderboard.empty() ? Json() : read_leaderboard(options.leaderboard);
+  for (const std::string* path : {&options.save, &options.leaderboard})
+    if (!path->empty()) check_writable(*path);
   for (const cases::Case& c : chosen) (void)validated(c);
 
   std::vector<BenchRow> rows;

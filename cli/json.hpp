@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 Json read_json(const std::string& path);
 // Writes beside the target and renames, so that a reader never sees half a file. Makes the folder.
 void write_json(const std::string& path, const Json& json);
+// Stops now if write_json() would stop later: a bad path should not cost a minute of timing.
+void check_writable(const std::string& path);
 void print_json(const Json& json);
 
 Json case_json(const cases::Case& c);

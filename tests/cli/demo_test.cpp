@@ -5,7 +5,7 @@ namespace tessera::cli_tests {
 namespace {
 
 TEST(Demo, EveryResultIsProvenAndTimed) {
-  const Outcome outcome = run("demo --json");
+  const Outcome outcome = run("demo --quick --json");
   EXPECT_CODE(outcome, 0);
   const auto scenes = outcome.json()["scenes"];
   ASSERT_GE(scenes.size(), 3u);
@@ -17,6 +17,15 @@ TEST(Demo, EveryResultIsProvenAndTimed) {
     // The plain loops compute the same thing: two float32 results of values near 1.
     EXPECT_LT(scene["largest_difference_from_plain"].get<double>(), 1e-4);
   }
+}
+
+TEST(Demo, TheStoryIsTold) {
+  const Outcome outcome = run("demo --quick");
+  EXPECT_CODE(outcome, 0);
+  for (const char* piece : {"CPU", "kernels", "proven", "plain loops, 1 thread", "tessera, 1 thread", "█",
+                            "GFLOP/s", "What to try next"})
+    EXPECT_TRUE(outcome.says(piece)) << piece;
+  EXPECT_FALSE(has_escape_codes(outcome.out + outcome.err));
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ TEST(Reduced, StaysWithinTheBudgetAndKeepsTheOptions) {
     EXPECT_EQ(small.dtype, c.dtype);
     EXPECT_EQ(small.align, c.align);
     EXPECT_EQ(small.heads * c.kv_heads, c.heads * small.kv_heads) << "as many query heads per K/V head";
-    if (oracle_flops(c) <= 5e7) EXPECT_EQ(small, c);
+    if (oracle_flops(c) <= 5e7) {
+      EXPECT_EQ(small, c);
+    }
   }
 }
 
@@ -113,7 +115,9 @@ TEST(Gpus, TheTableIsConsistent) {
     // f32 is two operations for each of 64 or 128 lanes per SM and clock: a slipped digit shows.
     const double lanes = gpu.f32_tflops * 1e12 / (2.0 * gpu.sms * gpu.clock_ghz * 1e9);
     EXPECT_TRUE((lanes > 60 && lanes < 70) || (lanes > 120 && lanes < 150)) << gpu.name << ": " << lanes;
-    if (gpu.f8_tflops > 0) EXPECT_NEAR(gpu.f8_tflops / gpu.f16_tflops, 2, 0.03) << gpu.name;
+    if (gpu.f8_tflops > 0) {
+      EXPECT_NEAR(gpu.f8_tflops / gpu.f16_tflops, 2, 0.03) << gpu.name;
+    }
   }
   EXPECT_EQ(find_gpu("abacus"), nullptr);
 }
