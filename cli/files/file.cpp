@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -60,6 +61,8 @@ MappedFile::~MappedFile() {
 }
 
 std::unique_ptr<AtomicFile> AtomicFile::create(const std::string& path, std::string* error) {
+  // Past a limit on file sizes write() is to fail like on a full disk, not to kill us over half a file.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::string target = path;
   mode_t mode = 0666;  // less the umask, as for any new file
   bool replaces = false;

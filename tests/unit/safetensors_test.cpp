@@ -3,6 +3,7 @@
 #include "cli/files/safetensors.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -277,6 +278,24 @@ TEST_F(Files, OutputsAppearCompleteOrNotAtAll) {
   ASSERT_TRUE(outputs.save(std::span(&two_floats_, 1), &error)) << error;
   EXPECT_EQ(get("o.npy"), npy_header(Element::f32, {2}) + "abcdefgh");
   EXPECT_EQ(count(), 1U);
+}
+
+TEST_F(Files, AWriteThatFailsLeavesNothing) {
+  std::string error;
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit tight = {.rlim_cur = 100, .rlim_max = before.rlim_max};  // less than the header alone
+  bool saved = true;
+  {
+    Outputs outputs;
+    ASSERT_TRUE(outputs.open(path("o.npy"), "output", &error)) << error;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+    saved = outputs.save(std::span(&two_floats_, 1), &error);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  }
+  EXPECT_FALSE(saved);
+  EXPECT_NE(error.find("o.npy: File too large"), std::string::npos) << error;
+  EXPECT_EQ(count(), 0U);
 }
 
 TEST_F(Files, TwoResultsShareASafetensorsFile) {
