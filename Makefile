@@ -20,11 +20,11 @@ demo: build ## build, then compute, prove and time real attention on this machin
 test: ## install, build and run every test this machine can run; say which it could not
 	@scripts/test
 
-bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU
+bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU (BENCH_FLAGS=--help lists what it takes)
 	@scripts/setup build bench
 	@cmake --preset release -DTESSERA_BENCH=ON -DTESSERA_TESTS=OFF > /dev/null
 	@cmake --build --preset release
-	@$(BUILD)/tessera_peers
+	@$(BUILD)/bench/tessera_peers $(BENCH_FLAGS)
 
 fuzz: ## fuzz every parser and the validator for FUZZ_SECONDS (300) each
 	@scripts/setup build test
