@@ -69,3 +69,7 @@ for n in range(4):
 # An extent of exactly 2^63 elements, which once overflowed.
 put("validate_fuzz", "extent_2_63", bytes.fromhex(
     "013a730a9c0449c324a2ff96ed4fc99c600b4ff4899eec6d470b00000b1017fb164c93952544fe0831"))
+
+# A last row whose additions once took another order on one thread than on two.
+put("attend_fuzz", "threads", bytes.fromhex(
+    "46565e2b9dc75ecc084f5fa32b9dc75ecc084f5fa33fdcf9d786153780a0dd5f1e415cb4105309077ab7c759dd716371"))
