@@ -62,10 +62,13 @@ def interleaved(calls: dict, seconds: float) -> dict[str, list[float]]:
 # GPU
 
 
-def graph_samples(call, replays: int = 50) -> list[float]:
-    """Microseconds per call inside a CUDA graph of 20 calls; raises if the call cannot be captured."""
+def graph_samples(call, seconds: float = 1.0) -> list[float]:
+    """Microseconds per call inside a CUDA graph of up to 20 calls; raises if the call cannot be captured."""
     import torch
 
+    once = min(single_samples(call, torch.cuda.synchronize, 3, 0.0)) * 1e-6
+    calls = max(1, min(CALLS_PER_GRAPH, int(0.05 / once)))  # slow calls need no graph to hide their launch
+    replays = max(5, min(50, int(seconds / (calls * once))))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -75,7 +78,7 @@ def graph_samples(call, replays: int = 50) -> list[float]:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(CALLS_PER_GRAPH):
+        for _ in range(calls):
             call()
     for _ in range(3):
         graph.replay()
@@ -86,17 +89,17 @@ def graph_samples(call, replays: int = 50) -> list[float]:
         graph.replay()
         end.record()
     torch.cuda.synchronize()
-    return [begin.elapsed_time(end) * 1e3 / CALLS_PER_GRAPH for begin, end in events]
+    return [begin.elapsed_time(end) * 1e3 / calls for begin, end in events]
 
 
 def single_samples(call, synchronize, count: int = 200, seconds: float = 2.0) -> list[float]:
     """Microseconds from call to result, one call at a time."""
-    for _ in range(5):
+    for _ in range(2):
         call()
     synchronize()
     samples = []
     deadline = time.perf_counter() + seconds
-    while len(samples) < 10 or (len(samples) < count and time.perf_counter() < deadline):
+    while len(samples) < min(count, 10) or (len(samples) < count and time.perf_counter() < deadline):
         began = time.perf_counter()
         call()
         synchronize()
@@ -221,8 +224,8 @@ def ceilings(device: str) -> dict[str, float]:
         a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         big = torch.empty(1 << 30, dtype=torch.int32, device="cuda")
         other = torch.empty_like(big)
-        product = min(graph_samples(lambda: torch.mm(a, b), 5))
-        copy = min(graph_samples(lambda: other.copy_(big), 3))
+        product = min(graph_samples(lambda: torch.mm(a, b)))
+        copy = min(graph_samples(lambda: other.copy_(big)))
         return {"flops": 2 * 8192**3 / product * 1e6, "bytes": 2 * big.numel() * 4 / copy * 1e6}
     a, b = (np.random.default_rng(i).standard_normal((2048, 2048), dtype=np.float32) for i in (0, 1))
     big = np.ones(1 << 26, np.float32)

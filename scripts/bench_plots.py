@@ -28,14 +28,14 @@ def _style(names: list[str]) -> dict[str, dict]:
     return styles
 
 
-def _families(rows: list[dict]) -> dict[tuple, dict[str, list[tuple[int, float, float]]]]:
-    """(dim, dtype, causal) -> contender -> [(length, µs, TFLOP/s)], for square cases at two lengths or more."""
+def _families(rows: list[dict], unit: float) -> dict[tuple, dict[str, list[tuple[int, float, float]]]]:
+    """(dim, dtype, causal) -> contender -> [(length, µs, rate)], for square cases at two lengths or more."""
     families: dict[tuple, dict[str, dict[int, tuple]]] = {}
     for row in rows:
         if time_of(row) is None or row["queries"] != row["keys"]:
             continue
         key = (row["dim"], row["dtype"], bool(row["causal"]))
-        point = (row["queries"], time_of(row), row["flops"] / time_of(row) * 1e-6)
+        point = (row["queries"], time_of(row), row["flops"] / time_of(row) / unit)
         families.setdefault(key, {}).setdefault(row["contender"], {})[row["queries"]] = point
     sorted_families = {k: {n: sorted(p.values()) for n, p in f.items()} for k, f in families.items()}
     return {k: f for k, f in sorted_families.items() if max(len(p) for p in f.values()) > 1}
@@ -58,8 +58,15 @@ def _title(environment: dict) -> str:
     return f"{where} · {known} · {environment['date'][:10]}"
 
 
+def _rate_unit(rows: list[dict]) -> tuple[float, str]:
+    """(FLOP per microsecond of the unit, its name): CPUs are read in GFLOP/s."""
+    fastest = max((r["flops"] / time_of(r) for r in rows if time_of(r)), default=0.0)
+    return (1e6, "TFLOP/s") if fastest >= 1e6 else (1e3, "GFLOP/s")
+
+
 def by_length(rows: list[dict], environment: dict, folder: pathlib.Path) -> None:
-    families = _families(rows)
+    unit, unit_name = _rate_unit(rows)
+    families = _families(rows, unit)
     if not families:
         print("no chart by length: no two square cases differ in length alone")
         return
@@ -79,8 +86,9 @@ def by_length(rows: list[dict], environment: dict, folder: pathlib.Path) -> None
         for row in (0, 1):
             axes[row][column].grid(True, which="major", alpha=0.3)
     axes[0][0].set_ylabel("µs per call (p50)")
-    axes[1][0].set_ylabel("TFLOP/s")
-    axes[0][0].legend(fontsize=8, frameon=False)
+    axes[1][0].set_ylabel(unit_name)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, -0.06), ncols=4, fontsize=8, frameon=False)
     figure.suptitle(_title(environment), fontsize=9)
     _save(figure, folder, "latency_throughput")
 
@@ -94,13 +102,16 @@ def roofline(rows: list[dict], environment: dict, limits: dict, folder: pathlib.
     if not timed:
         print("no roofline: nothing was timed")
         return
+    unit, unit_name = _rate_unit(rows)
+    per_second = 1e-6 / unit  # FLOP/s to the unit
     figure, axis = plt.subplots(figsize=(8, 5.4))
     intensities = [r["flops"] / r["bytes"] for case in timed.values() for r in case.values()]
     x = np.geomspace(min(intensities) / 4, max(intensities) * 4, 200)
-    axis.plot(x, np.minimum(limits["flops"], x * limits["bytes"]) * 1e-12, color="black", linewidth=1.2)
-    axis.annotate(f"{limits['flops'] * 1e-12:.3g} TFLOP/s (matrix product)", (x[-1], limits["flops"] * 1e-12), ha="right",
-                  va="bottom", fontsize=8)  # fmt: skip
-    axis.annotate(f"{limits['bytes'] * 1e-9:.3g} GB/s (copy)", (x[0], x[0] * limits["bytes"] * 1e-12), fontsize=8)
+    axis.plot(x, np.minimum(limits["flops"], x * limits["bytes"]) * per_second, color="black", linewidth=1.2)
+    roof = limits["flops"] * per_second
+    axis.annotate(f"{roof:.3g} {unit_name} (matrix product)", (x[-1], roof), ha="right", va="bottom", fontsize=8)
+    axis.annotate(f"{limits['bytes'] * 1e-9:.3g} GB/s (copy)", (x[0], x[0] * limits["bytes"] * per_second), ha="left",
+                  va="top", xytext=(8, 0), textcoords="offset points", fontsize=8)  # fmt: skip
     labelled = set()
     for case, contenders in timed.items():
         peers = [r for n, r in contenders.items() if n != OURS]
@@ -111,12 +122,12 @@ def roofline(rows: list[dict], environment: dict, limits: dict, folder: pathlib.
         ):
             if row is None:
                 continue
-            point = (row["flops"] / row["bytes"], row["flops"] / time_of(row) * 1e-6)
+            point = (row["flops"] / row["bytes"], row["flops"] / time_of(row) / unit)
             axis.scatter(*point, label=None if label in labelled else label, **style)
             labelled.add(label)
             if label == "Tessera":
                 axis.annotate(case, point, xytext=(4, -9), textcoords="offset points", fontsize=6)
-    axis.set(xscale="log", yscale="log", xlabel="FLOP per byte of least traffic", ylabel="TFLOP/s")
+    axis.set(xscale="log", yscale="log", xlabel="FLOP per byte of least traffic", ylabel=unit_name)
     axis.grid(True, which="major", alpha=0.3)
     axis.legend(frameon=False)
     axis.set_title(_title(environment), fontsize=9)

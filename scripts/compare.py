@@ -100,7 +100,7 @@ def time_on_gpu(runnable: dict, torch) -> None:
             if not peer.capturable:
                 continue
             try:
-                graphs.setdefault(name, []).extend(measure.graph_samples(peer.call, 20))
+                graphs.setdefault(name, []).extend(measure.graph_samples(peer.call, 0.4))
             except RuntimeError as error:
                 row["graph_why_not"] = str(error).split("\n")[0]
     for name, (_, row) in runnable.items():

@@ -15,7 +15,7 @@ _no_override = torch._C._disabled_torch_function_impl  # what parameters and fak
 
 
 @torch.compiler.assume_constant_result
-def _device_refusal(kind: str) -> str | None:
+def device_refusal(kind: str) -> str | None:
     """What the library says about a device, asked once with one element."""
     if kind not in _device_answers:
         probe = torch.zeros(1, 1, 1, 1, device=kind)
@@ -99,7 +99,7 @@ def refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> s
     if not (query.device == key.device == value.device):
         return f"query, key and value are on {query.device}, {key.device} and {value.device}"
     if query.device.type != "cpu":
-        why = _device_refusal(query.device.type)
+        why = device_refusal(query.device.type)
         if why is not None:
             return why
     cast = _autocast_dtype(query)

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 from . import _binding, _torch_math
 from ._options import Options, parse
-from ._torch_sdpa import adapt, refusal
+from ._torch_sdpa import adapt, device_refusal, refusal
 
 __all__ = ["attend", "fallbacks", "last_fallback", "patched", "Report", "sdpa", "why_not"]
 
@@ -198,6 +198,8 @@ def _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa):
     if not (type(query) is plain and type(key) is plain and type(value) is plain) or _someone_watches():
         return None
     if attn_mask is not None and (type(attn_mask) is not plain or is_causal):
+        return None
+    if not query.is_cpu and device_refusal(query.device.type) is not None:
         return None
     # Fewer K/V heads mean grouping to the library, which PyTorch does only when asked.
     if query.dim() != 4 or key.dim() != 4 or (query.size(1) != key.size(1) and not enable_gqa):

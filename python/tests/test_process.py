@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import gc
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -112,3 +113,21 @@ def test_set_threads():
     for bad in (-1, 5000):
         with pytest.raises(ValueError, match="0 .all cores. to 4096"):
             tessera.set_threads(bad)
+
+
+FORK = """
+import os, sys, time, numpy as np, tessera
+q = np.random.default_rng(0).standard_normal((2, 8, 64, 64), dtype=np.float32)
+want = tessera.attend(q, q, q)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(tessera.attend(q, q, q), want) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_computes_too():
+    """Data loaders fork; the child has none of the parent's threads. In a process of its own, as other
+    libraries in this one may not survive a fork."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
