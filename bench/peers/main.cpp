@@ -38,8 +38,7 @@ void add_options(CLI::App& app, Options* o) {
   app.add_flag("--quick", o->quick, "Fewer rounds and a shorter sweep: a look, not a result");
   app.add_flag("--huge-pages", o->huge_pages, "Put the tensors on huge pages (default: ordinary pages)");
   app.add_flag("--strict", o->strict, "Exit with 1 if a goal is missed");
-  app.add_option("--json", o->json,
-                 "Write the results to FILE, or to FOLDER/<cpu>/peers.json if it ends in /");
+  app.add_option("--json", o->json, "Write results to FILE (or FOLDER/: to FOLDER/<cpu>/peers.json)");
   app.footer(
       "Examples:\n"
       "  tessera_peers                                  everything, 1 thread and all cores\n"
