@@ -38,7 +38,8 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands):
         jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), q.dtype),
         jax.ShapeDtypeStruct(q.shape[:3], jnp.float32),
     )
-    return _ffi_call(_TARGET, results, vmap_method="sequential")(
+    call = _ffi_call(_TARGET, results, vmap_method="sequential")
+    output_and_lse = call(
         *operands,
         align=np.int64(options.align),
         left=np.int64(options.left),
@@ -49,6 +50,7 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands):
         operands=",".join(names),
         threads=np.int64(threads),
     )
+    return tuple(output_and_lse)  # a list in JAX 0.5
 
 
 def _reference(options: Options, names: tuple[str, ...], operands):
