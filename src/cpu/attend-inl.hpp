@@ -230,16 +230,15 @@ HWY_INLINE void walk_tiles(const ItemContext& c, const Schedule& schedule, const
 template <class T>
 HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const Item& item, int panels) {
   KeySpan keys{c.problem.keys, 0};
-  bool few = true;
   for (int i = 0; i < panels; ++i) {
     const Panel& panel = c.work.panels[i];
-    few = few && panel.kind == PanelKind::few;
     if (panel.key_begin >= panel.key_end) continue;
     keys.begin = std::min(keys.begin, panel.key_begin);
     keys.end = std::max(keys.end, panel.key_end);
   }
   if (keys.begin >= keys.end) return;
-  if (few) {
+  // By the rows of the problem, not of the item: see choose_kind.
+  if (schedule.rows <= kFewRowsItem && c.work.panels[0].kind == PanelKind::few) {
     walk_few<T>(c, item, panels, keys);
   } else {
     walk_tiles<T>(c, schedule, item, panels, keys);

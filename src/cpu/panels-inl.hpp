@@ -25,7 +25,7 @@ struct Workspace {
     query_stride = static_cast<std::size_t>(padded(problem.dim));
     output_stride = static_cast<std::size_t>(padded(problem.value_dim));
     const std::int64_t tile = schedule.key_tile;
-    const std::int64_t rows = std::min(schedule.rows, schedule.row_tile);
+    const std::int64_t rows = schedule.max_item_rows;
     max_panels =
         rows / static_cast<std::int64_t>(kMaxWidth) + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
     // Panels are padded to their width; only the last few of an item can be.
@@ -66,6 +66,8 @@ HWY_INLINE std::size_t width_of(PanelKind kind) {
 // to float, which the other kernels need, would not pay.
 inline constexpr std::int64_t kFewRowsItem = 16;
 
+// Counted from the end of all rows, not of the item's: where row tiles end depends on the thread count,
+// and the kind of a row's panel decides the order of its additions.
 HWY_INLINE PanelKind choose_kind(std::int64_t all_rows, std::int64_t rows_left) {
   if (all_rows <= kFewRowsItem || rows_left <= kFew) return PanelKind::few;
   return rows_left <= static_cast<std::int64_t>(kWidth<kNarrow>) ? PanelKind::narrow : PanelKind::wide;
@@ -141,11 +143,12 @@ inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, c
   const std::int64_t lanes = static_cast<std::int64_t>(kLanes);
   const bool few_fits = problem.dim >= lanes && problem.value_dim >= lanes;
   const std::int64_t keys = problem.key_length(item.batch);
+  const std::int64_t all_rows = problem.group() * problem.queries;
   float *query = work.queries, *output = work.outputs, *state = work.states;
   int count = 0;
   for (std::int64_t row = item.row_begin; row < item.row_end; ++count) {
     Panel& panel = work.panels[count];
-    panel.kind = choose_kind(problem.group() * problem.queries, item.row_end - row);
+    panel.kind = choose_kind(all_rows, all_rows - row);
     if (panel.kind == PanelKind::few && !few_fits) panel.kind = PanelKind::narrow;
     const std::int64_t width = static_cast<std::int64_t>(width_of(panel.kind));
     const std::int64_t room = panel.kind == PanelKind::few ? kFew : width;

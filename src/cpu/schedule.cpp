@@ -41,7 +41,9 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
   while (s.row_tile > least && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
     s.row_tile = std::max(least, round_up(s.row_tile / 2, panel));
   }
-  s.row_tiles = ceil_div(s.rows, s.row_tile);
+  // Less than a panel at the end joins the tile before it, rather than convert K and V for so little.
+  s.row_tiles = s.rows < panel ? ceil_div(s.rows, panel) : (s.rows - panel) / s.row_tile + 1;
+  s.max_item_rows = std::min(s.rows, s.row_tile + panel - 1);
   s.items = pairs * s.row_tiles;
   return s;
 }
@@ -57,7 +59,7 @@ Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
   it.kv_head = index % problem.kv_heads;
   it.batch = index / problem.kv_heads;
   it.row_begin = it.tile * row_tile;
-  it.row_end = std::min(rows, it.row_begin + row_tile);
+  it.row_end = it.tile + 1 == row_tiles ? rows : it.row_begin + row_tile;
   it.key_begin = it.split * key_chunk;
   it.key_end = std::min(problem.keys, it.key_begin + key_chunk);
   return it;

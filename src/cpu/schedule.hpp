@@ -34,6 +34,7 @@ struct Item {
 struct Schedule {
   std::int64_t rows = 0;  // per (batch entry, kv head)
   std::int64_t row_tile = 0, row_tiles = 0;
+  std::int64_t max_item_rows = 0;
   std::int64_t key_tile = 0;
   std::int64_t key_chunk = 0, splits = 1;
   std::int64_t items = 0;
