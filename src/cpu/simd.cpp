@@ -11,6 +11,8 @@
 #define HWY_BROKEN_EMU128 1  // so that the fallback is one float at a time with every compiler
 #if defined(__aarch64__)
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#elif defined(TESSERA_CPU_WITHOUT_AVX512)  // sanitizer builds: minutes of compile time for the same source
+#define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_AVX2))
 #else
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_AVX2 | HWY_AVX3))
 #endif
@@ -50,21 +52,25 @@ bool has_avx2() {
   static const bool has = detect_avx2();
   return has;
 }
+#if HWY_TARGETS & HWY_AVX3
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd");
 }
-std::string missing_avx2() { return has_avx2() ? "" : "this CPU has no AVX2 with FMA and F16C"; }
 std::string missing_avx512() { return has_avx512() ? "" : "this CPU has no AVX-512 (F, VL, DQ, BW, CD)"; }
+#endif
+std::string missing_avx2() { return has_avx2() ? "" : "this CPU has no AVX2 with FMA and F16C"; }
 #endif
 
 #define TESSERA_TARGET(name, summary, ns, missing) \
   Target { name, summary, Blocking{ns::kLanes, ns::kMaxWidth}, missing, ns::scratch_bytes, ns::attend_item }
 
 const Target kTargets[] = {
-#if HWY_ARCH_X86
+#if HWY_TARGETS & HWY_AVX3
     TESSERA_TARGET("cpu_avx512", "tiled online softmax, AVX-512", N_AVX3, missing_avx512),
+#endif
+#if HWY_ARCH_X86
     TESSERA_TARGET("cpu_avx2", "tiled online softmax, AVX2 with FMA and F16C", N_AVX2, missing_avx2),
 #elif HWY_ARCH_ARM_A64
     TESSERA_TARGET("cpu_neon", "tiled online softmax, NEON", HWY_NAMESPACE, nothing_missing),
