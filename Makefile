@@ -41,8 +41,7 @@ check-format: ## fail if a source is not formatted
 
 lint: ## run clang-tidy over the library, the command line and the tests
 	@scripts/setup build test
-	@cmake --preset release -DTESSERA_TESTS=ON > /dev/null
-	@scripts/lint $(BUILD)
+	@scripts/lint
 
 install: build ## install into PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)

@@ -10,9 +10,9 @@ namespace tessera::peers {
 
 struct Effort {
   int rounds = 11;
-  double slot_s = 0.03;    // timed calls of one slot, at least this long together
-  double warm_s = 0.003;   // calls before them that are not timed
-  double settle_s = 0.04;  // pause before a slot; see settle() in rounds.cpp
+  double slot_s = 0.03;   // timed calls of one slot, at least this long together
+  double warm_s = 0.003;  // calls before them that are not timed
+  double settle_s = 0.2;  // pause before a slot; see settle() in rounds.cpp
 };
 
 struct Timing {

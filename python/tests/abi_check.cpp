@@ -11,8 +11,10 @@
 #ifdef WITH_XLA
 #include <xla/ffi/api/c_api.h>
 namespace xla_ours = tessera::python::xla;
-SAME(xla_ours::Extension, type, XLA_FFI_Extension_Base, type);
-SAME(xla_ours::Extension, next, XLA_FFI_Extension_Base, next);
+// By what it is the base of: its own name has changed between versions.
+using XlaExtension = decltype(XLA_FFI_Metadata_Extension::extension_base);
+SAME(xla_ours::Extension, type, XlaExtension, type);
+SAME(xla_ours::Extension, next, XlaExtension, next);
 SAME(xla_ours::ApiVersion, major, XLA_FFI_Api_Version, major_version);
 SAME(xla_ours::ApiVersion, minor, XLA_FFI_Api_Version, minor_version);
 SAME(xla_ours::ErrorCreateArgs, message, XLA_FFI_Error_Create_Args, message);
