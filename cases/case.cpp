@@ -287,7 +287,7 @@ std::optional<Case> parse(std::string_view text, std::string* error) {
   }
 
   Case c;
-  const std::optional<Case> named = find(tokens[0]);
+  std::optional<Case> named = find(tokens[0]);
   if (named && tokens.size() == 1) return named;
   if (named) c = *named;
   Reader reader(&c, named.has_value());

@@ -38,6 +38,7 @@ std::vector<oracle::Row> rows_to_judge(const Instance& instance) {
     chosen.insert(draw.below(n, total));
   }
   std::vector<oracle::Row> rows;
+  rows.reserve(chosen.size());
   for (std::int64_t r : chosen)
     rows.push_back({r / c.queries / c.heads, r / c.queries % c.heads, r % c.queries});
   return rows;

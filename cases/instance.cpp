@@ -119,8 +119,9 @@ void Instance::Impl::make_vectors() {
     allocate("alibi_slopes", &t, &inputs);
     const std::int64_t count = per_batch ? c.batch * c.heads : c.heads;
     for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t entry = n / c.heads, head = n % c.heads;
       static_cast<float*>(t.data)[n] =
-          0.5f / static_cast<float>(1 + n % c.heads) + 0.01f * static_cast<float>(n / c.heads);
+          0.5f / static_cast<float>(1 + head) + 0.01f * static_cast<float>(entry);
     }
   }
   if (c.sinks) {
