@@ -1,6 +1,6 @@
-// GPUs and their published limits. Sources, all NVIDIA's own: the T4, A10, A100, L4, L40S, H100, H200 and
-// HGX B200 data sheets; the Ampere GA102, Ada and Blackwell RTX architecture papers for the GeForce cards;
-// the Hopper architecture paper for SM counts and L2. Data sheets quote many rates "with sparsity": halved
+// GPUs and their limits as published: data sheets of the T4, A10, A100, L4, L40S, H100, H200 and B200,
+// architecture papers for the GeForce cards, SM counts and L2. The L2 sizes of L40S and B200 are the least
+// certain: publications disagree. Data sheets quote many rates "with sparsity": halved
 // here. GeForce cards run f16 with f32 accumulation at half the rate of f16 accumulation; the
 // f32-accumulation rate is given, because that is what exact attention uses. The exponential unit (MUFU)
 // takes 16 a clock and SM on every arch listed (CUDA programming guide, throughput of native arithmetic

@@ -8,10 +8,12 @@
 // The machine's vector targets and plain scalar code, nothing in between and nothing without a fixed
 // vector length.
 #define HWY_COMPILE_ALL_ATTAINABLE 1
-#define HWY_BROKEN_EMU128 1  // so that the fallback is one float at a time with every compiler
-#if defined(__aarch64__)
+#define HWY_BROKEN_EMU128 1           // so that the fallback is one float at a time with every compiler
+#if defined(TESSERA_CPU_SCALAR_ONLY)  // thread sanitizer: races live in the pool, not in vector code
+#define HWY_DISABLED_TARGETS (~HWY_SCALAR)
+#elif defined(__aarch64__)
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-#elif defined(TESSERA_CPU_WITHOUT_AVX512)  // sanitizer builds: minutes of compile time for the same source
+#elif defined(TESSERA_CPU_WITHOUT_AVX512)  // address sanitizer: minutes of compiling for the same source
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_AVX2))
 #else
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_AVX2 | HWY_AVX3))
@@ -25,7 +27,7 @@
 
 #if HWY_ONCE
 
-#if HWY_ARCH_X86
+#if HWY_TARGETS & HWY_AVX2
 #include <cpuid.h>
 #endif
 
@@ -34,7 +36,7 @@ namespace {
 
 std::string nothing_missing() { return {}; }
 
-#if HWY_ARCH_X86
+#if HWY_TARGETS & HWY_AVX2
 // Everything that Highway lets the compiler use for the target, and that the operating system saves the
 // registers it needs (which __builtin_cpu_supports looks at for avx and avx512f). Asked once: in a virtual
 // machine every cpuid instruction is a trip to the host.
@@ -70,9 +72,10 @@ const Target kTargets[] = {
 #if HWY_TARGETS & HWY_AVX3
     TESSERA_TARGET("cpu_avx512", "tiled online softmax, AVX-512", N_AVX3, missing_avx512),
 #endif
-#if HWY_ARCH_X86
+#if HWY_TARGETS & HWY_AVX2
     TESSERA_TARGET("cpu_avx2", "tiled online softmax, AVX2 with FMA and F16C", N_AVX2, missing_avx2),
-#elif HWY_ARCH_ARM_A64
+#endif
+#if HWY_TARGETS & HWY_NEON
     TESSERA_TARGET("cpu_neon", "tiled online softmax, NEON", HWY_NAMESPACE, nothing_missing),
 #endif
     TESSERA_TARGET("cpu_scalar", "tiled online softmax, one float at a time: any CPU", N_SCALAR,
