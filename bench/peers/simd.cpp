@@ -71,8 +71,10 @@ double FmaChain(std::int64_t iterations, float* sink) {
   const Full d;
   const auto a = hn::Set(d, 0.999f + *sink * 1e-9f);
   const auto b = hn::Set(d, 1e-3f);
-  auto x0 = a, x1 = a, x2 = a, x3 = a, x4 = a, x5 = a;
-  auto y0 = b, y1 = b, y2 = b, y3 = b, y4 = b, y5 = b;
+  // Twelve different beginnings: chains that begin alike are merged by the compiler into one.
+  const auto start = [&](float i) HWY_ATTR { return hn::Set(d, i * *sink); };
+  auto x0 = start(1), x1 = start(2), x2 = start(3), x3 = start(4), x4 = start(5), x5 = start(6);
+  auto y0 = start(7), y1 = start(8), y2 = start(9), y3 = start(10), y4 = start(11), y5 = start(12);
   for (std::int64_t i = 0; i < iterations; ++i) {
     x0 = hn::MulAdd(x0, a, b);
     x1 = hn::MulAdd(x1, a, b);
