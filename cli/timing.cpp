@@ -69,6 +69,7 @@ std::vector<Stats> time_interleaved(const std::vector<std::function<void()>>& co
     if (between) between();
   }
   std::vector<Stats> stats;
+  stats.reserve(samples.size());
   for (auto& each : samples) stats.push_back(statistics(std::move(each)));
   return stats;
 }
