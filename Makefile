@@ -4,7 +4,7 @@ SHELL := bash
 BUILD := build/release
 FUZZ_SECONDS ?= 300
 
-.PHONY: help demo test bench fuzz format lint check-format install clean build
+.PHONY: help demo test bench fuzz format lint check-format install clean build build-times
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -13,6 +13,9 @@ build: ## install what is missing and build the library and the command line
 	@scripts/setup build
 	@cmake --preset release -DTESSERA_TESTS=OFF > /dev/null
 	@cmake --build --preset release
+
+build-times: build ## what every CUDA file took to compile: seconds, memory; fails over 3 GB a file
+	@python3 cmake/nvcc-report times $(BUILD)/resources.json
 
 demo: build ## build, then compute, prove and time real attention on this machine
 	@$(BUILD)/tessera demo
