@@ -1,0 +1,76 @@
+// The resource gate: what the compiler reported for every kernel and arch, held to the kernel table.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+
+namespace tessera::cuda_tests {
+
+// The archs that are compiled to machine code; PTX for newer GPUs is compiled by the driver.
+inline const std::vector<std::string> kArchs = {"sm_80", "sm_89", "sm_90a"};
+
+struct Function {
+  std::string name, arch;
+  int registers = 0, shared_static_bytes = 0, stack_bytes = 0, spill_bytes = 0;
+};
+
+inline std::vector<Function> functions_in(const nlohmann::json& resources) {
+  std::vector<Function> functions;
+  for (const auto& file : resources.at("files"))
+    for (const auto& kernel : file.at("kernels"))
+      functions.push_back(
+          {kernel.at("name"), kernel.at("arch"), kernel.at("registers"), kernel.at("shared_static_bytes"),
+           kernel.at("stack_bytes"),
+           kernel.at("spill_store_bytes").get<int>() + kernel.at("spill_load_bytes").get<int>()});
+  return functions;
+}
+
+inline void check_function(const Function& f, const core::Kernel& row, std::vector<std::string>* wrong) {
+  const auto over = [&](const char* what, int value, int limit) {
+    if (value > limit)
+      wrong->push_back(
+          fmt::format("{} ({}): {} {}, but {} may have {}", f.name, f.arch, value, what, row.name, limit));
+  };
+  over("registers", f.registers, row.budget.registers);
+  over("bytes of static shared memory", f.shared_static_bytes, row.budget.shared_bytes);
+  over("bytes of stack", f.stack_bytes, 0);
+  over("bytes spilled", f.spill_bytes, 0);
+}
+
+// Sentences, one for each thing that is wrong. Rows may share a symbol (the same function, launched another
+// way).
+inline std::vector<std::string> check_resources(const std::vector<Function>& functions,
+                                                const std::vector<core::Kernel>& rows) {
+  std::vector<std::string> wrong;
+  std::set<std::pair<std::string, std::string>> compiled;  // symbol, arch
+  for (const Function& f : functions) {
+    std::set<std::string> symbols;
+    for (const core::Kernel& row : rows) {
+      if (row.device != TESSERA_CUDA || row.symbol.empty() || f.name.find(row.symbol) == std::string::npos)
+        continue;
+      symbols.emplace(row.symbol);
+      compiled.emplace(row.symbol, f.arch);
+      check_function(f, row, &wrong);
+    }
+    if (symbols.size() != 1)
+      wrong.push_back(fmt::format("{} ({}) belongs to {} symbols of the kernel table, not to one", f.name,
+                                  f.arch, symbols.size()));
+  }
+  for (const core::Kernel& row : rows) {
+    if (row.device != TESSERA_CUDA) continue;
+    if (row.symbol.empty() || row.budget.registers == 0 || row.budget.shared_bytes < 0)
+      wrong.push_back(fmt::format("{} has no symbol or no budget", row.name));
+    for (const std::string& arch : kArchs)
+      if (!row.symbol.empty() && compiled.count({std::string(row.symbol), arch}) == 0)
+        wrong.push_back(fmt::format("{} is not compiled for {}", row.name, arch));
+  }
+  return wrong;
+}
+
+}  // namespace tessera::cuda_tests

@@ -1,0 +1,103 @@
+// Registers, shared memory, stack and spills of every CUDA kernel, without a GPU: <build>/resources.json,
+// written by the build from ptxas' report, held to each kernel's budget. And the gate itself, on reports made
+// up here.
+#include "resources.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace tessera::cuda_tests {
+namespace {
+
+core::Kernel row(std::string_view name, std::string_view symbol, core::Budget budget) {
+  core::Kernel kernel{};
+  kernel.name = name;
+  kernel.device = TESSERA_CUDA;
+  kernel.symbol = symbol;
+  kernel.budget = budget;
+  return kernel;
+}
+
+std::vector<Function> on_every_arch(const Function& function) {
+  std::vector<Function> functions;
+  for (const std::string& arch : kArchs) {
+    functions.push_back(function);
+    functions.back().arch = arch;
+  }
+  return functions;
+}
+
+const Function kGood{"void tessera::cuda::ladder::scalar<float>(Params)", "", 64, 1024, 0, 0};
+const std::vector<core::Kernel> kRows = {row("scalar", "ladder::scalar<", {64, 1024})};
+
+TEST(ResourceGate, AcceptsWhatHoldsItsBudget) {
+  EXPECT_TRUE(check_resources(on_every_arch(kGood), kRows).empty());
+}
+
+TEST(ResourceGate, RefusesEachKindOfExcess) {
+  for (const auto change :
+       {+[](Function& f) { f.registers = 65; }, +[](Function& f) { f.shared_static_bytes = 1025; },
+        +[](Function& f) { f.stack_bytes = 8; }, +[](Function& f) { f.spill_bytes = 4; }}) {
+    std::vector<Function> functions = on_every_arch(kGood);
+    change(functions[1]);
+    const auto wrong = check_resources(functions, kRows);
+    ASSERT_EQ(wrong.size(), 1u);
+    EXPECT_NE(wrong[0].find("sm_89"), std::string::npos) << wrong[0];
+  }
+}
+
+TEST(ResourceGate, RefusesAFunctionOfNoRowAndOfTwo) {
+  std::vector<Function> functions = on_every_arch(kGood);
+  functions.push_back({"void forgotten(int)", "sm_80", 8, 0, 0, 0});
+  EXPECT_EQ(check_resources(functions, kRows).size(), 1u);
+  const std::vector<core::Kernel> overlapping = {kRows[0], row("other", "scalar<", {64, 1024})};
+  EXPECT_EQ(check_resources(on_every_arch(kGood), overlapping).size(), kArchs.size());
+}
+
+TEST(ResourceGate, RowsThatShareAFunctionAreEachHeldToTheirBudget) {
+  const std::vector<core::Kernel> shared = {kRows[0], row("scalar_again", "ladder::scalar<", {63, 1024})};
+  EXPECT_EQ(check_resources(on_every_arch(kGood), shared).size(), kArchs.size());
+}
+
+TEST(ResourceGate, RefusesARowThatIsNotCompiledForAnArch) {
+  std::vector<Function> functions = on_every_arch(kGood);
+  functions.pop_back();
+  const auto wrong = check_resources(functions, kRows);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0], "scalar is not compiled for sm_90a");
+}
+
+TEST(ResourceGate, RefusesARowWithoutSymbolOrBudget) {
+  const std::vector<core::Kernel> rows = {kRows[0], row("bare", "", {64, 0})};
+  EXPECT_EQ(check_resources(on_every_arch(kGood), rows).size(), 1u);
+}
+
+bool has_cuda_rows() {
+  const auto& rows = core::kernels();
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const core::Kernel& k) { return k.device == TESSERA_CUDA; });
+}
+
+TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
+  if (!has_cuda_rows()) GTEST_SKIP() << "skipped: kernel resources, because this build has no CUDA kernels";
+  std::ifstream file(TESSERA_RESOURCES);
+  if (!file)
+    GTEST_SKIP() << "skipped: kernel resources, because the build had no python3 to write " TESSERA_RESOURCES;
+  const std::vector<Function> functions = functions_in(nlohmann::json::parse(file));
+  EXPECT_FALSE(functions.empty());
+  for (const std::string& sentence : check_resources(functions, core::kernels())) ADD_FAILURE() << sentence;
+}
+
+// What the ladder was asked to stay within, so that every rung fits the smallest GPU it is built for.
+TEST(Resources, EveryRungStaysWithinTheLaddersLimits) {
+  for (const core::Kernel& kernel : core::kernels()) {
+    if (kernel.rung == 0) continue;
+    EXPECT_LE(kernel.budget.registers, 128) << kernel.name;
+    EXPECT_LE(kernel.budget.shared_bytes, 64 * 1024) << kernel.name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cuda_tests
