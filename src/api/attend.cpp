@@ -12,6 +12,7 @@
 
 #include "core/plan.hpp"
 #include "core/problem.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace {
 
@@ -97,6 +98,15 @@ Status read_request(const tessera_attention* given_problem, const tessera_device
   return tessera::core::validate(attention, &request->problem);
 }
 
+// Memory on the wrong side of the bus, and on a CPU the values in key_lengths (a GPU's cannot be read here
+// without waiting for it: its kernels clamp them).
+Status check_memory(const Request& request) {
+  if (request.device.kind == TESSERA_CUDA)
+    return tessera::cuda::runtime::check_reachable(request.problem, request.device);
+  if (Status s = tessera::cuda::runtime::check_on_host(request.problem); !s.ok()) return s;
+  return tessera::core::validate_key_lengths(request.problem);
+}
+
 void copy_text(std::string_view text, char* to, std::size_t capacity) {
   const std::size_t length = std::min(text.size(), capacity - 1);
   std::memcpy(to, text.data(), length);
@@ -133,9 +143,7 @@ tessera_status tessera_attend(const tessera_attention* problem, const tessera_de
     Plan plan;
     if (Status s = tessera::core::plan(request.problem, request.device, &plan); !s.ok()) return s;
     if (request.problem.batch == 0 || request.problem.queries == 0) return {};
-    if (request.device.kind == TESSERA_CPU) {
-      if (Status s = tessera::core::validate_key_lengths(request.problem); !s.ok()) return s;
-    }
+    if (Status s = check_memory(request); !s.ok()) return s;
     return plan.kernel->launch(request.problem, request.device, plan.launch);
   });
 }

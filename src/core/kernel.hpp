@@ -23,6 +23,12 @@ struct Launch {
   std::string reason;  // why this geometry, in a sentence
 };
 
+// What a GPU kernel may take; the compiler's report is held to it. 0 = not a GPU kernel.
+struct Budget {
+  int registers = 0;     // per thread
+  int shared_bytes = 0;  // per block, static and dynamic together
+};
+
 struct Kernel {
   std::string_view name;  // "cpu_avx2": device, then what sets it apart
   tessera_device_kind device = 0;
@@ -33,6 +39,11 @@ struct Kernel {
   Status (*supports)(const Problem& problem);
   Launch (*geometry)(const Problem& problem, const tessera_device& device);
   Status (*launch)(const Problem& problem, const tessera_device& device, const Launch& launch);
+  int rung = 0;  // of the ladder in docs/ladder.md; 0 = not one of its kernels
+  // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the bound.
+  double tolerance = 0;
+  Budget budget;
+  std::string_view symbol;  // what its CUDA functions are called: "ladder::scalar<"
 };
 
 // All kernels of this build, best first within a device.

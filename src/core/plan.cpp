@@ -2,12 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+
+#include "cuda/runtime/runtime.hpp"
 
 namespace tessera::core {
 namespace {
 
 constexpr std::int32_t kMaxThreads = 1024;
+
+bool any_of(tessera_device_kind kind) {
+  return std::any_of(kernels().begin(), kernels().end(),
+                     [&](const Kernel& kernel) { return kernel.device == kind; });
+}
 
 std::string names_of(tessera_device_kind kind) {
   std::string names;
@@ -48,6 +56,22 @@ Status plan_named(std::string_view name, const Problem& problem, const tessera_d
   return invalid(fmt::format("device.kernel is \"{}\"; this device has: {}", name, names_of(device.kind)));
 }
 
+// Each reason why there may be no such device has a sentence of its own.
+Status check_present(const tessera_device& device) {
+  const auto unavailable = [&](std::string_view why) -> Status {
+    return {TESSERA_DEVICE_UNAVAILABLE, fmt::format("device.kind is {} ({}), but {}", device.kind,
+                                                    device.kind == TESSERA_CPU ? "cpu" : "cuda", why)};
+  };
+  if (!any_of(device.kind)) {
+    return unavailable(device.kind == TESSERA_CPU ? "this build of Tessera has no CPU kernels"
+                                                  : "this build of Tessera has no CUDA kernels");
+  }
+  if (device.kind == TESSERA_CPU) return {};
+  std::string why;
+  if (cuda::runtime::find_gpu(device.index, &why) != nullptr) return {};
+  return unavailable(why);
+}
+
 }  // namespace
 
 Status check_device(const tessera_device& device) {
@@ -60,17 +84,13 @@ Status check_device(const tessera_device& device) {
     return invalid(
         fmt::format("device.threads is {}; 0 (all cores) to {} is accepted", device.threads, kMaxThreads));
   }
-  if (names_of(device.kind).empty()) {
-    return {TESSERA_DEVICE_UNAVAILABLE,
-            "device.kind is 2 (cuda), but this build of Tessera has no CUDA kernels"};
-  }
   if (device.kind == TESSERA_CPU && device.index != 0) {
     return invalid(fmt::format("device.index is {}; the CPU is device 0", device.index));
   }
   if (device.kind == TESSERA_CPU && device.stream != nullptr) {
     return invalid("device.stream is set, but the CPU has no streams; null is accepted");
   }
-  return {};
+  return check_present(device);
 }
 
 Status plan(const Problem& problem, const tessera_device& device, Plan* out) {
