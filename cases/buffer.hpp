@@ -60,6 +60,9 @@ class Buffer {
 
   std::string_view name() const { return name_; }
   const tessera_tensor& tensor() const { return tensor_; }
+  // The whole allocation, guard bands included.
+  unsigned char* memory() const { return memory_.get(); }
+  std::size_t bytes() const { return bytes_; }
   void poison() { write_poison(memory_.get(), dtype_, bytes_ / tessera_dtype_size(dtype_)); }
 
   // A fingerprint of every byte, guard bands and gaps included.
@@ -75,23 +78,33 @@ class Buffer {
     return lanes[0] ^ lanes[1] << 1 ^ lanes[2] << 2 ^ lanes[3] << 3;
   }
 
-  // Where each element lies, in logical order: f(index, offset in elements).
+  // Elements that follow each other both in logical order and in memory: f(index, offset, count).
   template <class F>
-  void for_each_element(F f) const {
-    std::int64_t count = 1;
-    for (std::int32_t d = 0; d < tensor_.rank; ++d) count *= tensor_.shape[d];
-    if (count == 0) return;
+  void for_each_run(F f) const {
+    std::int64_t run = 1, runs = 1;
+    std::int32_t outer = tensor_.rank;  // dimensions that are not part of a run
+    while (outer > 0 && tensor_.strides[outer - 1] == run) run *= tensor_.shape[--outer];
+    for (std::int32_t d = 0; d < outer; ++d) runs *= tensor_.shape[d];
+    if (run * runs == 0) return;
     std::int64_t index[TESSERA_MAX_RANK] = {0, 0, 0, 0};
     std::int64_t offset = 0;
-    for (std::int64_t e = 0; e < count; ++e) {
-      f(e, offset);
-      for (std::int32_t d = tensor_.rank - 1; d >= 0; --d) {
+    for (std::int64_t r = 0; r < runs; ++r) {
+      f(r * run, offset, run);
+      for (std::int32_t d = outer - 1; d >= 0; --d) {
         offset += tensor_.strides[d];
         if (++index[d] < tensor_.shape[d]) break;
         offset -= tensor_.shape[d] * tensor_.strides[d];
         index[d] = 0;
       }
     }
+  }
+
+  // Where each element lies, in logical order: f(index, offset in elements).
+  template <class F>
+  void for_each_element(F f) const {
+    for_each_run([&](std::int64_t e, std::int64_t offset, std::int64_t count) {
+      for (std::int64_t n = 0; n < count; ++n) f(e + n, offset + n);
+    });
   }
 
   // True if a byte that belongs to no element is not poison any more.
@@ -101,37 +114,45 @@ class Buffer {
     std::unique_ptr<unsigned char[]> clean(new unsigned char[bytes_]);
     std::memcpy(copy.get(), memory_.get(), bytes_);
     write_poison(clean.get(), dtype_, bytes_ / size);
-    for_each_element([&](std::int64_t, std::int64_t offset) {
+    for_each_run([&](std::int64_t, std::int64_t offset, std::int64_t count) {
       const std::size_t at = start_ + static_cast<std::size_t>(offset) * size;
-      std::memcpy(copy.get() + at, clean.get() + at, size);
+      std::memcpy(copy.get() + at, clean.get() + at, static_cast<std::size_t>(count) * size);
     });
     return std::memcmp(copy.get(), clean.get(), bytes_) != 0;
   }
 
   // Index of the first element that is still poison, or -1.
   std::int64_t first_poisoned() const {
-    const std::size_t size = tessera_dtype_size(dtype_);
-    unsigned char pattern[8];
-    write_poison(pattern, dtype_, 1);
-    std::int64_t found = -1;
-    for_each_element([&](std::int64_t e, std::int64_t offset) {
-      if (found >= 0) return;
-      if (std::memcmp(memory_.get() + start_ + static_cast<std::size_t>(offset) * size, pattern, size) == 0)
-        found = e;
-    });
-    return found;
+    if (dtype_ == TESSERA_F32) return first_equal<std::uint32_t>(kPoisonF32);
+    if (dtype_ == TESSERA_F16) return first_equal<std::uint16_t>(kPoisonF16);
+    return first_equal<std::uint16_t>(kPoisonBf16);
   }
 
   // Appends the bytes of every element, in logical order.
   void append_elements(std::vector<unsigned char>* out) const {
     const std::size_t size = tessera_dtype_size(dtype_);
-    for_each_element([&](std::int64_t, std::int64_t offset) {
+    for_each_run([&](std::int64_t, std::int64_t offset, std::int64_t count) {
       const unsigned char* at = memory_.get() + start_ + static_cast<std::size_t>(offset) * size;
-      out->insert(out->end(), at, at + size);
+      out->insert(out->end(), at, at + static_cast<std::size_t>(count) * size);
     });
   }
 
  private:
+  // Outputs are floating: their elements are as wide as Bits.
+  template <class Bits>
+  std::int64_t first_equal(Bits wanted) const {
+    std::int64_t found = -1;
+    for_each_run([&](std::int64_t e, std::int64_t offset, std::int64_t count) {
+      const unsigned char* at = memory_.get() + start_ + static_cast<std::size_t>(offset) * sizeof(Bits);
+      for (std::int64_t n = 0; n < count && found < 0; ++n) {
+        Bits bits;
+        std::memcpy(&bits, at + static_cast<std::size_t>(n) * sizeof(Bits), sizeof(Bits));
+        if (bits == wanted) found = e + n;
+      }
+    });
+    return found;
+  }
+
   struct Free {
     void operator()(unsigned char* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
   };

@@ -9,7 +9,9 @@
 #include <set>
 #include <thread>
 
+#include "cases/gpu_gates.hpp"
 #include "cases/random.hpp"
+#include "core/kernel.hpp"
 
 namespace tessera::cases {
 namespace {
@@ -103,8 +105,20 @@ struct Comparison {
   std::int64_t columns;
   const std::vector<double>& got;  // of the judged rows
   const std::vector<double>& truth;
-  const std::vector<double>& bound;
+  const std::vector<double>& derived;  // bounds
+  double tolerance;                    // atol = rtol in place of them; 0 = none
+
+  [[nodiscard]] double bound(std::size_t n) const {
+    return tolerance > 0 ? tolerance + tolerance * std::fabs(truth[n]) : derived[n];
+  }
 };
+
+double tolerance_of(const tessera_device& device) {
+  if (device.kernel == nullptr) return 0;
+  for (const core::Kernel& kernel : core::kernels())
+    if (kernel.device == device.kind && kernel.name == device.kernel) return kernel.tolerance;
+  return 0;
+}
 
 std::string place(const Comparison& c, const Expected& e, std::size_t n) {
   const oracle::Row& row = e.rows[n / static_cast<std::size_t>(c.columns)];
@@ -134,14 +148,14 @@ std::string check_bound(const Comparison& c, const Expected& e, Verdict* verdict
   for (std::size_t n = 0; n < c.truth.size(); ++n) {
     if (!std::isfinite(c.truth[n]) || !std::isfinite(c.got[n])) continue;
     const double error = std::fabs(c.got[n] - c.truth[n]);
-    const double ratio = error / c.bound[n];
+    const double ratio = error / c.bound(n);
     if (c.tensor == "output") verdict->worst_error = std::max(verdict->worst_error, error);
     verdict->worst_ratio = std::max(verdict->worst_ratio, ratio);
     if (ratio > std::max(1.0, worst)) {
       worst = ratio;
       why = fmt::format(
           "bound: {} is {:.9g}, the oracle says {:.9g}; off by {:.3g}, {:.2f} times the bound {:.3g}",
-          place(c, e, n), c.got[n], c.truth[n], error, ratio, c.bound[n]);
+          place(c, e, n), c.got[n], c.truth[n], error, ratio, c.bound(n));
     }
   }
   return why;
@@ -170,25 +184,25 @@ std::string check_seed_tolerance(const Comparison& c, const Expected& e) {
   return "";
 }
 
-// The elements of the judged rows out of those of all rows.
-std::vector<double> of_rows(const std::vector<double>& all, const Case& c, const Expected& e,
-                            std::int64_t columns) {
-  if (static_cast<std::int64_t>(e.rows.size()) == c.batch * c.heads * c.queries) return all;
+// The elements of the judged rows, of output or lse.
+std::vector<double> of_rows(const tessera_tensor& t, const Expected& e) {
+  const std::int64_t columns = t.rank == 4 ? t.shape[3] : 1;
   std::vector<double> out;
+  out.reserve(e.rows.size() * static_cast<std::size_t>(columns));
   for (const oracle::Row& row : e.rows) {
-    const std::int64_t at = ((row.batch * c.heads + row.head) * c.queries + row.query) * columns;
-    out.insert(out.end(), all.begin() + at, all.begin() + at + columns);
+    const std::int64_t at = row.batch * t.strides[0] + row.head * t.strides[1] + row.query * t.strides[2];
+    for (std::int64_t d = 0; d < columns; ++d) out.push_back(oracle::load(t.data, t.dtype, at + d));
   }
   return out;
 }
 
-std::string check_values(const Instance& instance, const Expected& e, Verdict* verdict) {
+std::string check_values(const Instance& instance, const Expected& e, double tolerance, Verdict* verdict) {
   const Case& c = instance.shape();
-  const std::vector<double> output = of_rows(instance.output(), c, e, c.value_dim);
-  const Comparison outputs{"output", c.dtype, c.value_dim, output, e.truth.output, e.output_bound};
-  const bool with_lse = instance.problem().lse.data != nullptr;
-  const std::vector<double> lse = with_lse ? of_rows(instance.lse(), c, e, 1) : e.truth.lse;
-  const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, e.lse_bound};
+  const tessera_attention& p = instance.problem();
+  const std::vector<double> output = of_rows(p.output, e);
+  const Comparison outputs{"output", c.dtype, c.value_dim, output, e.truth.output, e.output_bound, tolerance};
+  const std::vector<double> lse = p.lse.data != nullptr ? of_rows(p.lse, e) : e.truth.lse;
+  const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, e.lse_bound, tolerance};
 
   if (std::string why = check_nonfinite(outputs, e); !why.empty()) return why;
   if (std::string why = check_nonfinite(lses, e); !why.empty()) return why;
@@ -196,7 +210,8 @@ std::string check_values(const Instance& instance, const Expected& e, Verdict* v
   const std::string lse_why = check_bound(lses, e, verdict);
   if (why.empty()) why = lse_why;
   if (why.empty()) why = check_empty_rows(outputs, e);
-  if (why.empty() && (c.group == "mission" || c.group == "canonical")) why = check_seed_tolerance(outputs, e);
+  const bool seed_shape = c.group == "mission" || c.group == "canonical";
+  if (why.empty() && seed_shape && tolerance == 0) why = check_seed_tolerance(outputs, e);
   return why;
 }
 
@@ -212,7 +227,8 @@ std::string run(Instance& instance, const tessera_device& device, const Attend& 
 std::string all_gates(Instance& instance, const Expected& expected, const tessera_device& device,
                       const Attend& attend, Verdict* verdict) {
   if (std::string why = run(instance, device, attend); !why.empty()) return why;
-  if (std::string why = check_values(instance, expected, verdict); !why.empty()) return why;
+  if (std::string why = check_values(instance, expected, tolerance_of(device), verdict); !why.empty())
+    return why;
 
   const std::vector<unsigned char> first = instance.output_bytes();
   if (std::string why = run(instance, device, attend); !why.empty()) return "second run: " + why;
@@ -237,6 +253,7 @@ std::string reproduce_command(const Instance& instance, const tessera_device& de
                   named && *named == c ? c.name : words(c), name(instance.input()), instance.seed());
   if (device.kernel != nullptr) out += fmt::format(" --kernel {}", device.kernel);
   if (device.kind == TESSERA_CUDA) out += " --device cuda";
+  if (device.kind == TESSERA_CUDA && device.index != 0) out += fmt::format(" --gpu {}", device.index);
   if (device.threads != 0) out += fmt::format(" --threads {}", device.threads);
   return out;
 }
@@ -259,6 +276,7 @@ Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows)
 Expected expect(const Instance& instance) { return expect(instance.problem(), rows_to_judge(instance)); }
 
 std::string attend_with_library(const tessera_attention& problem, const tessera_device& device) {
+  if (device.kind == TESSERA_CUDA) return attend_on_gpu(problem, device);
   if (tessera_attend(&problem, &device) == TESSERA_OK) return "";
   return tessera_last_error();
 }
@@ -271,6 +289,19 @@ Verdict judge(Instance& instance, const Expected& expected, const tessera_device
   verdict.rows_judged = static_cast<std::int64_t>(expected.rows.size());
   verdict.reproduce = reproduce_command(instance, device);
   verdict.why = all_gates(instance, expected, device, attend, &verdict);
+  verdict.passed = verdict.why.empty();
+  return verdict;
+}
+
+Verdict judge(Instance& instance, const Expected& expected, const tessera_device& device) {
+  if (device.kind != TESSERA_CUDA) return judge(instance, expected, device, attend_with_library);
+  Mirror* mirror = nullptr;
+  const core::Status there = instance.mirror(device.index, &mirror);
+  Verdict verdict =
+      judge(instance, expected, device, [&](const tessera_attention& problem, const tessera_device& d) {
+        return there.ok() ? mirror->attend(problem, d) : there.message;
+      });
+  if (verdict.passed) verdict.why = gpu_gates(instance, *mirror, device);
   verdict.passed = verdict.why.empty();
   return verdict;
 }

@@ -23,7 +23,7 @@ struct Verdict {
 
 // Runs one kernel (by name) on the case: oracle, bound, NaN and inf positions first, guard bands,
 // two runs that must agree bit for bit, on a CPU a third with another thread count. `threads` 0 = all
-// cores.
+// cores. A kernel with a tolerance of its own (core::Kernel) is held to that in place of the bound.
 Verdict judge(const Case& c, Input input, std::uint64_t seed, const tessera_device& device);
 
 // The same in two steps, so that several kernels share one truth, and a result that no kernel of the
@@ -39,10 +39,14 @@ Expected expect(const Instance& instance);
 // The same for a problem over anybody's memory and rows of one's choice.
 Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows);
 
-// Empty, or why there is no result.
+// Empty, or why there is no result. The problem's memory is host memory, whatever the device.
 using Attend = std::function<std::string(const tessera_attention&, const tessera_device&)>;
+// On a GPU the tensors are copied there, computed, and the outputs copied back.
 std::string attend_with_library(const tessera_attention& problem, const tessera_device& device);
+// The library's kernel. On a GPU every buffer is there with its guard bands, the inputs stay there from run
+// to run, and more is asked: several runs at once must agree, and neighbours in the batch must not matter.
+Verdict judge(Instance& instance, const Expected& expected, const tessera_device& device);
 Verdict judge(Instance& instance, const Expected& expected, const tessera_device& device,
-              const Attend& attend = attend_with_library);
+              const Attend& attend);
 
 }  // namespace tessera::cases

@@ -41,6 +41,7 @@ struct Instance::Impl {
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;  // output, lse
   std::vector<std::uint64_t> fingerprints;
+  std::unique_ptr<Mirror> mirror;
 
   Impl(const Case& shape, Input kind, std::uint64_t number);
   Random random(Stream stream) const { return {seed, stream}; }
@@ -361,6 +362,7 @@ std::string Instance::unwritten() const {
 }
 
 void Instance::accept_inputs() {
+  impl_->mirror.reset();
   for (std::size_t n = 0; n < impl_->inputs.size(); ++n)
     impl_->fingerprints[n] = impl_->inputs[n].fingerprint();
 }
@@ -379,6 +381,28 @@ std::vector<double> Instance::lse() const {
   impl_->outputs[1].for_each_element(
       [&](std::int64_t, std::int64_t at) { out.push_back(oracle::load(t.data, t.dtype, at)); });
   return out;
+}
+
+std::vector<std::vector<unsigned char>> Instance::poisoned() const {
+  std::vector<std::vector<unsigned char>> out;
+  for (const Buffer& b : impl_->outputs) {
+    out.emplace_back(b.bytes());
+    write_poison(out.back().data(), b.tensor().dtype, b.bytes() / tessera_dtype_size(b.tensor().dtype));
+  }
+  return out;
+}
+
+core::Status Instance::mirror(int gpu, Mirror** out) {
+  if (!impl_->mirror || impl_->mirror->gpu() != gpu) {
+    std::vector<Mirror::Region> regions;
+    for (const Buffer& b : impl_->inputs)
+      regions.push_back({std::string(b.name()), b.memory(), b.bytes(), false});
+    for (const Buffer& b : impl_->outputs)
+      regions.push_back({std::string(b.name()), b.memory(), b.bytes(), true});
+    if (core::Status s = Mirror::make(gpu, std::move(regions), &impl_->mirror); !s.ok()) return s;
+  }
+  *out = impl_->mirror.get();
+  return {};
 }
 
 std::vector<unsigned char> Instance::output_bytes() const {

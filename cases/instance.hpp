@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/case.hpp"
+#include "cases/mirror.hpp"
 
 namespace tessera::cases {
 
@@ -54,6 +55,10 @@ class Instance {
   std::vector<double> lse() const;
   // Every byte of output and lse that belongs to an element: for bit-for-bit comparison.
   std::vector<unsigned char> output_bytes() const;
+  // What output and lse, gaps and guard bands included, look like right after poison_outputs().
+  std::vector<std::vector<unsigned char>> poisoned() const;
+  // All of its memory on a GPU, made and filled when first asked for and kept from then on.
+  core::Status mirror(int gpu, Mirror** out);
 
  private:
   struct Impl;

@@ -12,22 +12,36 @@
 namespace tessera::cli {
 namespace {
 
+Json stats_json(const Stats& stats) {
+  return {{"samples", stats.samples}, {"p50_us", stats.p50_us},   {"p90_us", stats.p90_us},
+          {"p99_us", stats.p99_us},   {"mean_us", stats.mean_us}, {"std_us", stats.std_us},
+          {"min_us", stats.min_us}};
+}
+
+Json state_json(const cuda::runtime::GpuState& state) {
+  return {{"sm_mhz", state.sm_mhz},
+          {"memory_mhz", state.memory_mhz},
+          {"temperature_c", state.temperature_c},
+          {"power_w", state.power_w}};
+}
+
 Json row_json(const BenchRow& row) {
   Json json = case_json(row.shape);
   json["kernel"] = row.kernel;
   json["chosen_by"] = row.by_plan ? "plan" : "name";
+  json["device"] = row.device;
   json["threads"] = row.threads;
+  if (row.rung > 0) json["rung"] = row.rung;
   json["verified"] = row.verified;
   json["verification"] = row.verification;
   if (!row.verified) return json;
   json["error_over_bound"] = row.worst_ratio;
-  json["samples"] = row.stats.samples;
-  json["p50_us"] = row.stats.p50_us;
-  json["p90_us"] = row.stats.p90_us;
-  json["p99_us"] = row.stats.p99_us;
-  json["mean_us"] = row.stats.mean_us;
-  json["std_us"] = row.stats.std_us;
-  json["min_us"] = row.stats.min_us;
+  json.update(stats_json(row.stats));
+  if (row.gpu) {
+    json["calls_per_graph"] = row.gpu->calls_per_graph;
+    json["single"] = stats_json(row.gpu->single);
+    json["cold_l2"] = stats_json(row.gpu->cold);
+  }
   json["gflops_per_s"] = row.gflops();
   json["gb_per_s"] = row.gbps();
   json["floor_us"] = row.floor_us;
@@ -49,26 +63,28 @@ std::string text_at(const Json& entry, const char* key) {
 }
 
 bool same_case(const Json& entry, const BenchRow& row) {
+  const std::string device = text_at(entry, "device");  // files from before GPUs have none
   return text_at(entry, "words") == cases::words(row.shape) &&
-         positive_number(entry, "threads") == row.threads;
+         (device.empty() ? "cpu" : device) == row.device && positive_number(entry, "threads") == row.threads;
 }
 
-std::string board_key(const cases::Case& c, int threads) {
+std::string board_key(const cases::Case& c, int threads, const std::string& device) {
+  if (device != "cpu") return fmt::format("{} on {}", cases::words(c), device);
   return fmt::format("{} threads={}", cases::words(c), threads);
 }
 
 // The entries of one case, best last, or null.
-const Json* entries_of(const Json& board, const cases::Case& c, int threads) {
+const Json* entries_of(const Json& board, const cases::Case& c, int threads, const std::string& device) {
   const auto cases_found = board.find("cases");
   if (cases_found == board.end() || !cases_found->is_object()) return nullptr;
-  const auto found = cases_found->find(board_key(c, threads));
+  const auto found = cases_found->find(board_key(c, threads, device));
   if (found == cases_found->end() || !found->is_array() || found->empty()) return nullptr;
   return &*found;
 }
 
 LeaderboardEntry weigh(const Json& board, const BenchRow& best, const std::vector<BenchRow>& rows) {
   LeaderboardEntry entry{best.shape.name, best.kernel, best.stats.p50_us, true, "the first on this case"};
-  const Json* entries = entries_of(board, best.shape, best.threads);
+  const Json* entries = entries_of(board, best.shape, best.threads, best.device);
   if (entries == nullptr) return entry;
   const std::string holder = text_at(entries->back(), "kernel");
   double to_beat_us = positive_number(entries->back(), "p50_us");
@@ -90,14 +106,31 @@ LeaderboardEntry weigh(const Json& board, const BenchRow& best, const std::vecto
 
 }  // namespace
 
-Json bench_json(const std::vector<BenchRow>& rows) {
-  const Machine& machine = this_machine();
-  Json json = {{"tessera", tessera_version()},
-               {"date", utc_now()},
-               {"commit", commit()},
-               {"compiler", compiler()},
-               {"command", command_line()},
-               {"machine", {{"device", "cpu"}, {"cpu", machine.cpu}, {"cores", machine.cores}}},
+Json cpu_machine_json() {
+  return {{"device", "cpu"}, {"cpu", this_machine().cpu}, {"cores", this_machine().cores}};
+}
+
+Json gpu_machine_json(const cuda::runtime::Gpu& gpu, const cuda::runtime::GpuState& before,
+                      const cuda::runtime::GpuState& after) {
+  return {{"device", "cuda"},
+          {"gpu", gpu.name},
+          {"arch", fmt::format("sm_{}", gpu.arch)},
+          {"sms", gpu.sms},
+          {"l2_bytes", gpu.l2_bytes},
+          {"memory_bytes", gpu.memory_bytes},
+          {"driver", after.driver},
+          {"cuda_driver", after.cuda_driver},
+          {"cuda_runtime", after.cuda_runtime},
+          {"max_sm_mhz", after.max_sm_mhz},
+          {"before", state_json(before)},
+          {"after", state_json(after)},
+          {"cpu", this_machine().cpu},
+          {"cores", this_machine().cores}};
+}
+
+Json bench_json(const std::vector<BenchRow>& rows, const Json& machine) {
+  Json json = {{"tessera", tessera_version()}, {"date", utc_now()},         {"commit", commit()},
+               {"compiler", compiler()},       {"command", command_line()}, {"machine", machine},
                {"results", Json::array()}};
   for (const BenchRow& row : rows) json["results"].push_back(row_json(row));
   return json;
@@ -132,8 +165,8 @@ std::vector<Comparison> compare(const std::vector<BenchRow>& rows, const Json& s
   return comparisons;
 }
 
-std::string leader(const Json& board, const cases::Case& c, int threads) {
-  const Json* entries = entries_of(board, c, threads);
+std::string leader(const Json& board, const cases::Case& c, int threads, const std::string& device) {
+  const Json* entries = entries_of(board, c, threads, device);
   return entries == nullptr ? "" : text_at(entries->back(), "kernel");
 }
 
@@ -141,7 +174,7 @@ std::vector<LeaderboardEntry> enter(Json& board, const std::vector<BenchRow>& ro
   std::vector<LeaderboardEntry> outcome;
   std::vector<std::string> done;
   for (const BenchRow& first : rows) {
-    const std::string key = board_key(first.shape, first.threads);
+    const std::string key = board_key(first.shape, first.threads, first.device);
     if (!first.verified || std::find(done.begin(), done.end(), key) != done.end()) continue;
     done.push_back(key);
     const BenchRow* best = &first;
@@ -149,14 +182,15 @@ std::vector<LeaderboardEntry> enter(Json& board, const std::vector<BenchRow>& ro
       if (row.verified && row.shape == first.shape && row.stats.p50_us < best->stats.p50_us) best = &row;
     outcome.push_back(weigh(board, *best, rows));
     if (!outcome.back().entered) continue;
-    board["cases"][key].push_back(Json{{"kernel", best->kernel},
-                                       {"p50_us", best->stats.p50_us},
-                                       {"gflops_per_s", best->gflops()},
-                                       {"gb_per_s", best->gbps()},
-                                       {"case", best->shape.name},
-                                       {"date", utc_now()},
-                                       {"commit", commit()},
-                                       {"machine", this_machine().cpu}});
+    board["cases"][key].push_back(
+        Json{{"kernel", best->kernel},
+             {"p50_us", best->stats.p50_us},
+             {"gflops_per_s", best->gflops()},
+             {"gb_per_s", best->gbps()},
+             {"case", best->shape.name},
+             {"date", utc_now()},
+             {"commit", commit()},
+             {"machine", best->device == "cpu" ? this_machine().cpu : best->device}});
   }
   return outcome;
 }

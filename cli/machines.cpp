@@ -21,6 +21,21 @@ std::string squashed(std::string_view text) {
   return out;
 }
 
+// "NVIDIA A100-SXM4-80GB" has the words nvidia, a100, sxm4 and 80gb.
+std::vector<std::string> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string> out(1);
+  for (const char c : text) {
+    if (separators.find(c) == std::string_view::npos)
+      out.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (!out.back().empty())
+      out.emplace_back();
+  }
+  if (out.back().empty()) out.pop_back();
+  return out;
+}
+
+constexpr std::string_view kWordEnds = " -_";
+
 }  // namespace
 
 double Gpu::tflops(tessera_dtype dtype) const {
@@ -73,6 +88,25 @@ const Gpu* find_gpu(std::string_view name) {
     }
   }
   return nullptr;
+}
+
+const Gpu* match_gpu(std::string_view driver_name) {
+  const std::vector<std::string> words = split(driver_name, kWordEnds);
+  const auto among = [&](const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  const Gpu* best = nullptr;
+  std::size_t most = 0;
+  for (const Gpu& gpu : gpus()) {
+    std::vector<std::string> names = split(gpu.aliases, ",");
+    names.emplace_back(gpu.name);
+    for (const std::string& name : names) {
+      const std::vector<std::string> wanted = split(name, kWordEnds);
+      if (wanted.size() > most && std::all_of(wanted.begin(), wanted.end(), among))
+        best = &gpu, most = wanted.size();
+    }
+  }
+  return best;
 }
 
 }  // namespace tessera::cli

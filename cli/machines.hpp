@@ -32,5 +32,7 @@ const std::vector<Gpu>& gpus();
 
 // By name or alias, whatever the case, spaces, dashes and underscores. Null if unknown.
 const Gpu* find_gpu(std::string_view name);
+// By what a driver calls it ("NVIDIA H100 80GB HBM3"): the entry most of whose words are in the name.
+const Gpu* match_gpu(std::string_view driver_name);
 
 }  // namespace tessera::cli

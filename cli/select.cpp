@@ -73,13 +73,17 @@ void DeviceFlags::add_to(CLI::App& verb, const std::string& kernel_help) {
       ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+  verb.add_option("--gpu", gpu, "Which GPU, with --device cuda")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
 }
 
 tessera_device DeviceFlags::resolve() const {
   tessera_device d = TESSERA_DEVICE_INIT;
   d.threads = threads;
   if (device == "cuda")
-    d.kind = TESSERA_CUDA;
+    d.kind = TESSERA_CUDA, d.index = gpu;
   else if (device != "cpu")
     usage_error(fmt::format("--device '{}' is unknown; accepted: cpu, cuda", device));
   if (const core::Status status = core::check_device(d); !status.ok()) {
@@ -183,6 +187,13 @@ core::Problem validated(const cases::Case& c) {
   core::Problem problem;
   if (const core::Status status = core::validate(shape.problem(), &problem); !status.ok())
     usage_error(fmt::format("case '{}': {}", c.name, status.message));
+  return problem;
+}
+
+core::Problem validated(const cases::Instance& instance) {
+  core::Problem problem;
+  if (const core::Status status = core::validate(instance.problem(), &problem); !status.ok())
+    usage_error(fmt::format("case '{}': {}", instance.shape().name, status.message));
   return problem;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cases/case.hpp"
+#include "cases/instance.hpp"
 #include "cli/verbs.hpp"
 #include "core/kernel.hpp"
 
@@ -27,6 +27,7 @@ struct DeviceFlags {
   std::string device = "cpu";
   std::vector<std::string> kernels;
   int threads = 0;
+  int gpu = 0;
 
   void add_to(CLI::App& verb, const std::string& kernel_help);
   // Stops with kExitUnavailable if this build or machine has no such device.
@@ -62,5 +63,7 @@ class ShapeOnly {
 
 // The case as the core sees it; stops with kExitUsage if it does not validate.
 core::Problem validated(const cases::Case& c);
+// The same of a case with memory: alignment, mask and length types are the real ones.
+core::Problem validated(const cases::Instance& instance);
 
 }  // namespace tessera::cli

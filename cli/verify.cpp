@@ -84,7 +84,7 @@ std::vector<Result> run_jobs(const std::vector<Job>& jobs, const std::vector<Can
   for (const Job& job : jobs) {
     cases::Instance instance(job.shape, job.input, options.seed);
     const cases::Expected expected = cases::expect(instance);
-    const core::Problem problem = validated(job.shape);
+    const core::Problem problem = validated(instance);
     for (std::size_t k = 0; k < kernels.size(); ++k) {
       Result result{&job, k, {}, !kernels[k].kernel->supports(problem).ok()};
       device.kernel = kernels[k].name.c_str();

@@ -1,0 +1,75 @@
+// See gpu_gates.hpp.
+#include "cases/gpu_gates.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace tessera::cases {
+namespace {
+
+constexpr int kRunsAtOnce = 4;
+// Beyond this, copying takes longer than the gate is worth: a large case is made of the same blocks.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+// The bytes of a tensor that lie before its last batch entry, and those of that entry.
+struct Halves {
+  const unsigned char* data;
+  std::size_t before, last;
+};
+
+Halves halves(const tessera_tensor& t) {
+  const std::size_t size = tessera_dtype_size(t.dtype);
+  std::int64_t inside = 1;
+  for (std::int32_t d = 1; d < t.rank; ++d) inside += (t.shape[d] - 1) * t.strides[d];
+  return {static_cast<const unsigned char*>(t.data),
+          static_cast<std::size_t>((t.shape[0] - 1) * t.strides[0]) * size,
+          static_cast<std::size_t>(inside) * size};
+}
+
+std::vector<unsigned char> last_entry(const tessera_tensor& t) {
+  const Halves h = halves(t);
+  return {h.data + h.before, h.data + h.before + h.last};
+}
+
+std::string neighbours(Instance& instance, Mirror& mirror, const tessera_device& device) {
+  const tessera_attention& p = instance.problem();
+  const bool with_lse = p.lse.data != nullptr;
+  const auto output = last_entry(p.output);
+  const auto lse = with_lse ? last_entry(p.lse) : std::vector<unsigned char>();
+  for (const tessera_tensor* t : {&p.query, &p.key, &p.value}) {
+    if (t->shape[2] == 0) continue;
+    if (core::Status s = mirror.spoil(t->data, halves(*t).before); !s.ok()) return s.message;
+  }
+  instance.poison_outputs();
+  std::string why = mirror.attend(p, device);
+  for (const tessera_tensor* t : {&p.query, &p.key, &p.value}) {
+    if (t->shape[2] == 0) continue;
+    if (core::Status s = mirror.restore(t->data, halves(*t).before); !s.ok()) return s.message;
+  }
+  if (!why.empty()) return why;
+  if (last_entry(p.output) != output || (with_lse && last_entry(p.lse) != lse))
+    return "the last batch entry came out differently when the others were NaN";
+  return "";
+}
+
+}  // namespace
+
+std::string gpu_gates(Instance& instance, Mirror& mirror, const tessera_device& device) {
+  const Case& c = instance.shape();
+  if (c.batch * c.queries == 0) return "";
+  if (kRunsAtOnce * mirror.bytes(true) <= kMostBytes) {
+    const std::string why =
+        mirror.repeat_under_load(instance.problem(), device, kRunsAtOnce, instance.poisoned());
+    if (!why.empty()) return fmt::format("repeat: {}", why);
+  }
+  if (const std::string name = mirror.changed_input(); !name.empty())
+    return fmt::format("guard bands: {}, an input, was written to", name);
+  if (c.batch > 1 && mirror.bytes(false) <= kMostBytes) {
+    if (const std::string why = neighbours(instance, mirror, device); !why.empty())
+      return fmt::format("batch neighbours: {}", why);
+  }
+  return "";
+}
+
+}  // namespace tessera::cases

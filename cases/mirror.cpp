@@ -1,0 +1,207 @@
+// See mirror.hpp.
+#include "cases/mirror.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tessera::cases {
+namespace {
+
+using core::Status;
+using cuda::runtime::Memory;
+using cuda::runtime::Stream;
+
+struct Named {
+  const char* name;
+  tessera_tensor* tensor;
+  bool written;
+};
+
+std::array<Named, 9> tensors_of(tessera_attention* p) {
+  return {{{"query", &p->query, false},
+           {"key", &p->key, false},
+           {"value", &p->value, false},
+           {"mask.tensor", &p->mask.tensor, false},
+           {"key_lengths", &p->key_lengths, false},
+           {"alibi_slopes", &p->alibi_slopes, false},
+           {"sinks", &p->sinks, false},
+           {"output", &p->output, true},
+           {"lse", &p->lse, true}}};
+}
+
+std::size_t span_bytes(const tessera_tensor& t) {
+  std::int64_t last = 0;
+  for (std::int32_t d = 0; d < t.rank; ++d) {
+    if (t.shape[d] == 0) return 0;
+    last += (t.shape[d] - 1) * t.strides[d];
+  }
+  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
+}
+
+std::size_t offset_in(const Mirror::Region& region, const void* at) {
+  return static_cast<std::size_t>(static_cast<const unsigned char*>(at) - region.host);
+}
+
+// Inputs may share memory (key and value of one tensor): what overlaps becomes one region.
+std::vector<Mirror::Region> merged(std::vector<Mirror::Region> regions) {
+  std::sort(regions.begin(), regions.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
+  std::vector<Mirror::Region> out;
+  for (Mirror::Region& region : regions) {
+    if (out.empty() || out.back().written || region.written ||
+        region.host >= out.back().host + out.back().bytes) {
+      out.push_back(std::move(region));
+      continue;
+    }
+    Mirror::Region& last = out.back();
+    last.bytes = std::max(last.bytes, offset_in(last, region.host) + region.bytes);
+    last.name += " and " + region.name;
+  }
+  return out;
+}
+
+}  // namespace
+
+Status Mirror::make(int gpu, std::vector<Region> regions, std::unique_ptr<Mirror>* out) {
+  out->reset(new Mirror(gpu));
+  for (Region& region : regions) {
+    Part part{std::move(region), {}};
+    if (Status s = Memory::allocate(gpu, part.host.bytes, &part.twin); !s.ok()) return s;
+    if (Status s = part.twin.upload(part.host.host, part.host.bytes); !s.ok()) return s;
+    (*out)->parts_.push_back(std::move(part));
+  }
+  return {};
+}
+
+const Mirror::Part* Mirror::find(const void* host) const {
+  const auto* here = static_cast<const unsigned char*>(host);
+  for (const Part& part : parts_) {
+    const Region& r = part.host;
+    if (here == r.host || (here > r.host && here < r.host + r.bytes)) return &part;
+  }
+  return nullptr;
+}
+
+Mirror::Part& Mirror::at(const void* host) {
+  const Part* found = find(host);
+  return parts_[static_cast<std::size_t>(found - parts_.data())];
+}
+
+tessera_attention Mirror::problem(const tessera_attention& host) const {
+  tessera_attention there = host;
+  for (const Named& each : tensors_of(&there)) {
+    if (each.tensor->data == nullptr) continue;
+    const Part* part = find(each.tensor->data);
+    // Outside every region it stays a host pointer, and the library will say so.
+    if (part == nullptr) continue;
+    each.tensor->data = part->twin.data() + offset_in(part->host, each.tensor->data);
+  }
+  return there;
+}
+
+Status Mirror::copy_outputs(bool to_gpu) {
+  for (Part& part : parts_) {
+    if (!part.host.written) continue;
+    const Status s = to_gpu ? part.twin.upload(part.host.host, part.host.bytes)
+                            : part.twin.download(part.host.host, part.host.bytes);
+    if (!s.ok()) return s;
+  }
+  return {};
+}
+
+std::string Mirror::attend(const tessera_attention& host, const tessera_device& device) {
+  if (Status s = copy_outputs(true); !s.ok()) return s.message;
+  const tessera_attention there = problem(host);
+  if (tessera_attend(&there, &device) != TESSERA_OK) return tessera_last_error();
+  // A fault of the kernel itself shows up here.
+  if (Status s = cuda::runtime::synchronize(gpu_); !s.ok()) return s.message;
+  return copy_outputs(false).message;
+}
+
+std::string Mirror::changed_input() {
+  std::vector<unsigned char> there;
+  for (Part& part : parts_) {
+    if (part.host.written) continue;
+    there.resize(part.host.bytes);
+    if (Status s = part.twin.download(there.data(), there.size()); !s.ok()) return s.message;
+    if (std::memcmp(there.data(), part.host.host, there.size()) == 0) continue;
+    if (Status s = part.twin.upload(part.host.host, part.host.bytes); !s.ok()) return s.message;
+    return part.host.name;
+  }
+  return "";
+}
+
+std::string Mirror::repeat_under_load(const tessera_attention& host, const tessera_device& device, int runs,
+                                      const std::vector<std::vector<unsigned char>>& start) {
+  std::vector<Part*> outputs;
+  for (Part& part : parts_)
+    if (part.host.written) outputs.push_back(&part);
+  Stream streams[2];
+  for (Stream& stream : streams)
+    if (Status s = Stream::create(gpu_, &stream); !s.ok()) return s.message;
+
+  std::vector<std::vector<Memory>> copies(static_cast<std::size_t>(runs));
+  for (auto& copy : copies) {
+    for (std::size_t n = 0; n < outputs.size(); ++n) {
+      Memory memory;
+      if (Status s = Memory::allocate(gpu_, start[n].size(), &memory); !s.ok()) return s.message;
+      if (Status s = memory.upload(start[n].data(), start[n].size()); !s.ok()) return s.message;
+      copy.push_back(std::move(memory));
+    }
+  }
+  for (std::size_t run = 0; run < copies.size(); ++run) {
+    for (std::size_t n = 0; n < outputs.size(); ++n) std::swap(outputs[n]->twin, copies[run][n]);
+    const tessera_attention there = problem(host);
+    for (std::size_t n = 0; n < outputs.size(); ++n) std::swap(outputs[n]->twin, copies[run][n]);
+    tessera_device mine = device;
+    mine.stream = streams[run % 2].get();
+    if (tessera_attend(&there, &mine) != TESSERA_OK) return tessera_last_error();
+  }
+  std::vector<unsigned char> bytes;
+  for (std::size_t run = 0; run < copies.size(); ++run) {
+    for (std::size_t n = 0; n < outputs.size(); ++n) {
+      bytes.resize(copies[run][n].bytes());
+      if (Status s = copies[run][n].download(bytes.data(), bytes.size()); !s.ok()) return s.message;
+      if (std::memcmp(bytes.data(), outputs[n]->host.host, bytes.size()) != 0)
+        return fmt::format("{} of run {} of {} at once differs from that of one alone", outputs[n]->host.name,
+                           run + 1, runs);
+    }
+  }
+  return "";
+}
+
+Status Mirror::spoil(const void* from, std::size_t bytes) {
+  Part& part = at(from);
+  return part.twin.fill(0xff, bytes, offset_in(part.host, from));
+}
+
+Status Mirror::restore(const void* from, std::size_t bytes) {
+  Part& part = at(from);
+  return part.twin.upload(from, bytes, offset_in(part.host, from));
+}
+
+std::size_t Mirror::bytes(bool written) const {
+  std::size_t sum = 0;
+  for (const Part& part : parts_) sum += part.host.written == written ? part.host.bytes : 0;
+  return sum;
+}
+
+std::string attend_on_gpu(const tessera_attention& host, const tessera_device& device) {
+  tessera_attention given = host;
+  // What cannot be computed is refused before anything is copied, with the library's own sentence.
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  if (tessera_plan(&host, &device, &plan) != TESSERA_OK) return tessera_last_error();
+  std::vector<Mirror::Region> regions;
+  for (const Named& each : tensors_of(&given)) {
+    if (each.tensor->data == nullptr) continue;
+    regions.push_back(
+        {each.name, static_cast<unsigned char*>(each.tensor->data), span_bytes(*each.tensor), each.written});
+  }
+  std::unique_ptr<Mirror> mirror;
+  if (Status s = Mirror::make(device.index, merged(std::move(regions)), &mirror); !s.ok()) return s.message;
+  return mirror->attend(host, device);
+}
+
+}  // namespace tessera::cases
