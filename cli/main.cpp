@@ -18,6 +18,7 @@ constexpr const char* kExamples = R"(Examples:
   tessera demo                                  a short story on this machine
   tessera verify --quick                        is every kernel correct here?
   tessera bench mission512 --threads 1          how fast is one shape?
+  tessera profile mission512 --kernel all       what do the GPU kernels do, counter by counter?
   tessera roofline --gpu L4 canon_1 --target 30 can it be that fast at all?
   tessera kernels --why decode_32k_b4           which kernel runs it, and why?
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --check
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
   add_attend(app, &exit_code);
   add_verify(app, &exit_code);
   add_bench(app, &exit_code);
+  add_profile(app, &exit_code);
   add_roofline(app, &exit_code);
   add_kernels(app, &exit_code);
 

@@ -17,6 +17,7 @@ inline constexpr int kExitUnavailable = 3;
 
 void add_verify(CLI::App& app, int* exit_code);
 void add_bench(CLI::App& app, int* exit_code);
+void add_profile(CLI::App& app, int* exit_code);
 void add_roofline(CLI::App& app, int* exit_code);
 void add_kernels(CLI::App& app, int* exit_code);
 void add_attend(CLI::App& app, int* exit_code);
