@@ -147,7 +147,8 @@ Report profile_one(const std::string& ncu, const cases::Case& c, const core::Ker
   return report;
 }
 
-// The plan's choice, or the kernels named; "all" is every one that can compute the case here.
+// The plan's choice, or the kernels named; "all" is every one that can compute the case here, which may be
+// none.
 std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const Options& options,
                                                 const tessera_device& device) {
   const core::Problem problem = validated(c);
@@ -168,21 +169,23 @@ std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const Opti
       throw Stop(kExitUnavailable,
                  fmt::format("{} cannot compute '{}': {}", each.name, c.name, status.message));
   }
-  if (kernels.empty())
-    throw Stop(kExitUnavailable, fmt::format("case '{}': no kernel can compute it", c.name));
   return kernels;
 }
 
-// What ncu looks at: a warm-up and the launch that counts.
+// What ncu and compute-sanitizer look at: a warm-up and the launch that counts, and nothing else on the GPU.
 int run_target(const Options& options, tessera_device device) {
-  for (const cases::Case& c : options.cases.resolve({}))
-    for (const std::string& kernel : options.device.kernels) {
-      cases::Instance instance(c, cases::Input::normal, 1);
-      device.kernel = kernel.c_str();
-      for (int launch = 0; launch <= kWarmUps; ++launch)
+  int launches = 0;
+  for (const cases::Case& c : options.cases.resolve({})) {
+    cases::Instance instance(c, cases::Input::normal, 1);
+    for (const core::Kernel* kernel : chosen_kernels(c, options, device)) {
+      const std::string name(kernel->name);
+      device.kernel = name.c_str();
+      for (int launch = 0; launch <= kWarmUps; ++launch, ++launches)
         if (const std::string why = cases::attend_with_library(instance.problem(), device); !why.empty())
-          throw Stop(kExitFailed, why);
+          throw Stop(kExitFailed, fmt::format("{} on '{}': {}", name, c.name, why));
     }
+  }
+  fmt::print(stderr, "{} launches\n", launches);
   return kExitOk;
 }
 
@@ -264,6 +267,8 @@ int profile(const Options& options) {
   std::vector<Report> reports;
   for (const cases::Case& c : chosen) {
     const std::vector<const core::Kernel*> kernels = chosen_kernels(c, options, device);
+    if (kernels.empty())
+      throw Stop(kExitUnavailable, fmt::format("case '{}': no kernel can compute it", c.name));
     Progress progress("profile " + c.name, kernels.size());
     for (const core::Kernel* kernel : kernels) {
       reports.push_back(profile_one(ncu, c, *kernel, device));
