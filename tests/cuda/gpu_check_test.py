@@ -1,0 +1,134 @@
+"""scripts/gpu-check and scripts/gpu-numbers on a machine that is made up: programs that say what the real ones say."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Stands for `tessera`. FAKE_GPU=no: no GPU here. FAKE_NCU=no: no Nsight Compute. FAKE_WRONG=yes: verify fails.
+TESSERA = r"""#!{python}
+import json, os, sys
+words = sys.argv[1:]
+if os.environ.get("FAKE_GPU") == "no":
+    print("tessera: no driver", file=sys.stderr)
+    sys.exit(3)
+machine = dict(device="cuda", gpu="NVIDIA Fake 9", driver="580.1", cuda_driver="13.0")
+run = dict(date="2026-01-01T00:00:00Z", commit="abc", command="/somewhere/tessera " + " ".join(words), machine=machine)
+def row(kernel, rung, p50):
+    times = dict(error_over_bound=0.5, p50_us=p50, p90_us=p50, single=dict(p50_us=p50 + 5), cold_l2=dict(p50_us=p50 + 2),
+                 floor_us=2.0, floor_percent=200 / p50)
+    return dict(name="mission512", words="b2 h8 q512", flops=1e9, bytes=4e6, kernel=kernel, rung=rung, verified=True) | times
+if "--target" in words:
+    print("20 launches", file=sys.stderr)
+elif words[0] == "verify":
+    wrong = os.environ.get("FAKE_WRONG") == "yes"
+    kernel = dict(name="sm80", passed=9, failed=int(wrong), refused=1, worst_error_over_bound=0.61, worst_case="b1", worst_input="large")
+    print(json.dumps(dict(device="cuda", seed=1, commit="abc", kernels=[kernel])))
+    sys.exit(int(wrong))
+elif words[0] == "bench":
+    rows = [row("scalar", 1, 900), row("shared_padded", 2, 300), row("shared", 2, 250), row("async", 3, 200), row("sm80", 0, 5)]
+    rows = rows if "--ladder" in words else rows[-1:]
+    json.dump(run | dict(results=rows), open(words[words.index("--save") + 1], "w"))
+elif words[0] == "profile":
+    if os.environ.get("FAKE_NCU") == "no":
+        print("tessera: no Nsight Compute here", file=sys.stderr)
+        sys.exit(3)
+    gate = dict(what="registers per thread", value=96.0, limit="<= 128", outcome="pass")
+    print(json.dumps(run | dict(profiles=[dict(kernel="sm80", words="b2 h8 q512", passed=True, gates=[gate])])))
+"""
+
+SANITIZER = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Version 2025.3"; exit 0; fi
+tool=$2
+if [ "$FAKE_SANITIZER" = unusable ]; then echo "========= Error: Device not supported"; exit 1; fi
+while [ "${1#--}" != "$1" ]; do shift 2; done
+"$@"
+[ "$FAKE_RACE" = yes ] && [ "$tool" = racecheck ] && echo "========= Error: Race reported" && exit 86
+echo "========= ERROR SUMMARY: 0 errors"
+"""
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name)
+        (self.path / "build/tests/cuda").mkdir(parents=True)
+        self.program("build/tessera", TESSERA.replace("{python}", sys.executable))
+        self.program("build/tests/cuda/some_test", "#!/bin/sh\necho ran\n")
+        self.program("bin/nvidia-smi", '#!/bin/sh\necho "NVIDIA Fake 9 (PCIe)"\n')
+        self.program("bin/compute-sanitizer", SANITIZER)
+        self.results = self.path / "results" / "nvidia-fake-9"
+
+    def program(self, name, text):
+        file = self.path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+
+    def check(self, *words, **fakes):
+        environment = os.environ | fakes | {
+            "PATH": f"{self.path}/bin:{os.environ['PATH']}", "TESSERA_BUILD": f"{self.path}/build", "TESSERA_COMMIT": "xyz",
+            "TESSERA_RESULTS": f"{self.path}/results", "TESSERA_LOGS": f"{self.path}/logs", "PYTHONPATH": ""}  # fmt: skip
+        return subprocess.run([ROOT / "scripts/gpu-check", *words], env=environment, capture_output=True, text=True)
+
+    def outcomes(self, done):
+        table = done.stdout.split("\nstage ")[1].splitlines()[1:-1]
+        return {line.split()[0]: line.split()[1] for line in table}
+
+    def test_every_stage_that_can_run_does_and_leaves_its_file(self):
+        done = self.check("tests", "verify", "sanitizer", "bench", "ladder", "profile")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(set(self.outcomes(done).values()), {"ok"})
+        for file in ("verify.json", "bench.json", "ladder.json", "profile.json"):
+            json.loads((self.results / file).read_text())
+        self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 10 cases"), 4)
+
+    def test_missing_tools_are_skipped_with_the_reason(self):
+        done = self.check("build", "sanitizer", "profile", "numbers", FAKE_NCU="no", FAKE_SANITIZER="unusable")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(set(self.outcomes(done).values()), {"skipped"})
+        self.assertIn("no Nsight Compute", done.stdout)
+        self.assertIn("cannot use this machine's GPU", done.stdout)
+        self.assertFalse((self.results / "profile.json").exists())
+
+    def test_a_wrong_kernel_and_a_race_fail(self):
+        done = self.check("verify", "sanitizer", "bench", FAKE_WRONG="yes", FAKE_RACE="yes")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(self.outcomes(done), {"verify": "FAILED", "sanitizer": "FAILED", "bench": "ok"})
+        self.assertIn("Race reported", (self.results / "sanitizer.txt").read_text())
+
+    def test_without_a_gpu_it_says_so(self):
+        done = self.check("verify", FAKE_GPU="no")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("no driver", done.stderr)
+
+    def test_a_mistyped_stage_or_option_is_a_usage_error(self):
+        for words in (["verfy"], ["--qick"], ["--gpu", "first"]):
+            self.assertEqual(self.check(*words).returncode, 2, words)
+
+    def test_the_pages_are_written_from_the_results(self):
+        self.check("verify", "sanitizer", "bench", "ladder", "profile")
+        docs = self.path / "docs"
+        docs.mkdir()
+        shutil.copy(ROOT / "docs/ladder.md", docs)
+        numbers = [sys.executable, ROOT / "scripts/gpu-numbers", "--results", self.path / "results", "--docs", docs]
+        self.assertNotEqual(subprocess.run([*numbers, "--check"], capture_output=True).returncode, 0, "not written yet")
+        self.assertEqual(subprocess.run(numbers).returncode, 0)
+        self.assertEqual(subprocess.run([*numbers, "--check"]).returncode, 0)
+        page = (docs / "numbers.md").read_text()
+        for part in ("## NVIDIA Fake 9", "driver 580.1", "commit abc", "`tessera bench --device cuda", "racecheck: clean"):
+            self.assertIn(part, page)
+        self.assertNotIn("/somewhere", page, "folders of the machine are nobody's business")
+        ladder = (docs / "ladder.md").read_text()
+        # Each rung against the best of the rung before: async beats the faster of the two shared ones.
+        self.assertIn("| 3 | `async` | 200.0 | 1.00 | 5.0 | 1.25× | 4.5× | 0.50 |", ladder)
+
+
+if __name__ == "__main__":
+    unittest.main()
