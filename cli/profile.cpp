@@ -26,7 +26,6 @@ namespace tessera::cli {
 namespace {
 
 constexpr int kWarmUps = 1;  // launches that ncu lets pass before the one it counts
-constexpr int kMostTries = 4;
 
 struct Options {
   CaseFlags cases;
@@ -125,16 +124,17 @@ std::string end_of(const std::string& output) {
   return output.size() <= kMost ? output : "..." + output.substr(output.size() - kMost);
 }
 
-Report profile_one(const std::string& ncu, const cases::Case& c, const core::Kernel& kernel,
-                   const tessera_device& device) {
+// Counters that this GPU turns out not to have are taken off the list.
+Report profile_one(const std::string& ncu, std::vector<std::string>& metrics, const cases::Case& c,
+                   const core::Kernel& kernel, const tessera_device& device) {
   Report report{c, std::string(kernel.name), "", {}, {}};
-  std::vector<std::string> metrics = profile_metrics();
-  for (int tried = 0; tried < kMostTries; ++tried) {
+  while (true) {  // ncu stops at the first counter that this GPU does not have: again without it
     const Outcome outcome = run_command(ncu_command(ncu, metrics, c, kernel, device));
     const std::vector<Profile> found = parse_profile(outcome.output);
     if (outcome.exit_code == 0 && !found.empty()) {
       report.profile = found.back();
       report.gates = judge_profile(report.profile, kernel);
+      report.why_not.clear();
       return report;
     }
     report.why_not =
@@ -142,9 +142,8 @@ Report profile_one(const std::string& ncu, const cases::Case& c, const core::Ker
     const std::size_t before = metrics.size();
     for (const std::string& refused : refused_metrics(outcome.output))
       metrics.erase(std::remove(metrics.begin(), metrics.end(), refused), metrics.end());
-    if (metrics.size() == before || metrics.empty()) break;
+    if (metrics.size() == before || metrics.empty()) return report;
   }
-  return report;
 }
 
 // The plan's choice, or the kernels named; "all" is every one that can compute the case here, which may be
@@ -265,13 +264,14 @@ int profile(const Options& options) {
   const std::vector<cases::Case> chosen = options.cases.resolve({*cases::find("mission512")});
 
   std::vector<Report> reports;
+  std::vector<std::string> metrics = profile_metrics();
   for (const cases::Case& c : chosen) {
     const std::vector<const core::Kernel*> kernels = chosen_kernels(c, options, device);
     if (kernels.empty())
       throw Stop(kExitUnavailable, fmt::format("case '{}': no kernel can compute it", c.name));
     Progress progress("profile " + c.name, kernels.size());
     for (const core::Kernel* kernel : kernels) {
-      reports.push_back(profile_one(ncu, c, *kernel, device));
+      reports.push_back(profile_one(ncu, metrics, c, *kernel, device));
       progress.tick(kernel->name);
     }
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "cli/term.hpp"
@@ -210,15 +211,18 @@ std::vector<Profile> parse_profile(std::string_view output) {
 }
 
 std::vector<std::string> refused_metrics(std::string_view output) {
+  const auto part_of_a_name = [](char c) {
+    return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+  };
   std::vector<std::string> refused;
   for (const std::string_view line : lines_of(output)) {
     if (line.rfind("==ERROR==", 0) != 0 && line.rfind("==WARNING==", 0) != 0) continue;
     for (const std::string& metric : profile_metrics()) {
-      const std::size_t at = line.find(metric);
-      if (at == std::string_view::npos) continue;
-      // "memory_l1_wavefronts_shared" is also the beginning of another name.
-      const std::size_t end = at + metric.size();
-      if (end == line.size() || (line[end] != '_' && line[end] != '.')) refused.push_back(metric);
+      // ncu writes a pattern, "regex:^name\\.(sum|avg)$": what comes before the dot is the name.
+      const std::string name = metric.substr(0, metric.find('.'));
+      const std::size_t at = line.find(name), end = at + name.size();
+      if (at == std::string_view::npos || (at > 0 && part_of_a_name(line[at - 1]))) continue;
+      if (end == line.size() || !part_of_a_name(line[end])) refused.push_back(metric);
     }
   }
   return refused;

@@ -59,7 +59,7 @@ TEST(ProfileOutput, WithoutALaunchThereIsNoProfile) {
 TEST(ProfileOutput, CountersThatNcuRefusesAreNamed) {
   EXPECT_TRUE(refused_metrics("==PROF== dram__throughput.avg.pct_of_peak_sustained_elapsed\n").empty());
   const auto refused = refused_metrics(
-      "==ERROR== Failed to find metric memory_l1_wavefronts_shared_ideal\n"
+      "==ERROR== Failed to find metric regex:^memory_l1_wavefronts_shared_ideal\\.(sum|min|max|avg)$\n"
       "==ERROR== Failed to find metric lts__t_sector_hit_rate.pct\n");
   EXPECT_EQ(refused,
             (std::vector<std::string>{"memory_l1_wavefronts_shared_ideal", "lts__t_sector_hit_rate.pct"}));
