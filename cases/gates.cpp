@@ -276,7 +276,7 @@ Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows)
 Expected expect(const Instance& instance) { return expect(instance.problem(), rows_to_judge(instance)); }
 
 std::string attend_with_library(const tessera_attention& problem, const tessera_device& device) {
-  if (device.kind == TESSERA_CUDA) return attend_on_gpu(problem, device);
+  if (device.kind == TESSERA_CUDA) return attend_on_gpu(problem, device).message;
   if (tessera_attend(&problem, &device) == TESSERA_OK) return "";
   return tessera_last_error();
 }
@@ -299,9 +299,13 @@ Verdict judge(Instance& instance, const Expected& expected, const tessera_device
   const core::Status there = instance.mirror(device.index, &mirror);
   Verdict verdict =
       judge(instance, expected, device, [&](const tessera_attention& problem, const tessera_device& d) {
-        return there.ok() ? mirror->attend(problem, d) : there.message;
+        return there.ok() ? mirror->attend(problem, d).message : there.message;
       });
   if (verdict.passed) verdict.why = gpu_gates(instance, *mirror, device);
+  // A written input explains whatever else went wrong, and must not be the next kernel's trouble.
+  if (there.ok() && !verdict.why.empty())
+    if (const std::string name = mirror->changed_input(); !name.empty())
+      verdict.why = fmt::format("guard bands: {}, an input, was written to; then {}", name, verdict.why);
   verdict.passed = verdict.why.empty();
   return verdict;
 }

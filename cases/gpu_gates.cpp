@@ -42,12 +42,12 @@ std::string neighbours(Instance& instance, Mirror& mirror, const tessera_device&
     if (core::Status s = mirror.spoil(t->data, halves(*t).before); !s.ok()) return s.message;
   }
   instance.poison_outputs();
-  std::string why = mirror.attend(p, device);
+  const core::Status done = mirror.attend(p, device);
   for (const tessera_tensor* t : {&p.query, &p.key, &p.value}) {
     if (t->shape[2] == 0) continue;
     if (core::Status s = mirror.restore(t->data, halves(*t).before); !s.ok()) return s.message;
   }
-  if (!why.empty()) return why;
+  if (!done.ok()) return done.message;
   if (last_entry(p.output) != output || (with_lse && last_entry(p.lse) != lse))
     return "the last batch entry came out differently when the others were NaN";
   return "";

@@ -101,23 +101,30 @@ tessera_attention Mirror::problem(const tessera_attention& host) const {
   return there;
 }
 
-Status Mirror::copy_outputs(bool to_gpu) {
+Status Mirror::send_outputs() {
   for (Part& part : parts_) {
     if (!part.host.written) continue;
-    const Status s = to_gpu ? part.twin.upload(part.host.host, part.host.bytes)
-                            : part.twin.download(part.host.host, part.host.bytes);
-    if (!s.ok()) return s;
+    if (Status s = part.twin.upload(part.host.host, part.host.bytes); !s.ok()) return s;
   }
   return {};
 }
 
-std::string Mirror::attend(const tessera_attention& host, const tessera_device& device) {
-  if (Status s = copy_outputs(true); !s.ok()) return s.message;
+Status Mirror::fetch_outputs() {
+  for (const Part& part : parts_) {
+    if (!part.host.written) continue;
+    if (Status s = part.twin.download(part.host.host, part.host.bytes); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status Mirror::attend(const tessera_attention& host, const tessera_device& device) {
+  if (Status s = send_outputs(); !s.ok()) return s;
   const tessera_attention there = problem(host);
-  if (tessera_attend(&there, &device) != TESSERA_OK) return tessera_last_error();
+  if (const tessera_status code = tessera_attend(&there, &device); code != TESSERA_OK)
+    return {code, tessera_last_error()};
   // A fault of the kernel itself shows up here.
-  if (Status s = cuda::runtime::synchronize(gpu_); !s.ok()) return s.message;
-  return copy_outputs(false).message;
+  if (Status s = cuda::runtime::synchronize(gpu_); !s.ok()) return s;
+  return fetch_outputs();
 }
 
 std::string Mirror::changed_input() {
@@ -133,37 +140,47 @@ std::string Mirror::changed_input() {
   return "";
 }
 
+Status Mirror::prepare_copies(std::size_t runs, const std::vector<std::vector<unsigned char>>& start) {
+  for (Stream& stream : streams_) {
+    if (stream.get() != nullptr) continue;
+    if (Status s = Stream::create(gpu_, &stream); !s.ok()) return s;
+  }
+  copies_.resize(std::max(copies_.size(), runs));
+  for (auto& copy : copies_) {
+    copy.resize(start.size());
+    for (std::size_t n = 0; n < start.size(); ++n) {
+      if (copy[n].data() == nullptr)
+        if (Status s = Memory::allocate(gpu_, start[n].size(), &copy[n]); !s.ok()) return s;
+      if (Status s = copy[n].upload(start[n].data(), start[n].size()); !s.ok()) return s;
+    }
+  }
+  return {};
+}
+
 std::string Mirror::repeat_under_load(const tessera_attention& host, const tessera_device& device, int runs,
                                       const std::vector<std::vector<unsigned char>>& start) {
   std::vector<Part*> outputs;
   for (Part& part : parts_)
     if (part.host.written) outputs.push_back(&part);
-  Stream streams[2];
-  for (Stream& stream : streams)
-    if (Status s = Stream::create(gpu_, &stream); !s.ok()) return s.message;
+  const auto count = static_cast<std::size_t>(runs);
+  if (Status s = prepare_copies(count, start); !s.ok()) return s.message;
 
-  std::vector<std::vector<Memory>> copies(static_cast<std::size_t>(runs));
-  for (auto& copy : copies) {
-    for (std::size_t n = 0; n < outputs.size(); ++n) {
-      Memory memory;
-      if (Status s = Memory::allocate(gpu_, start[n].size(), &memory); !s.ok()) return s.message;
-      if (Status s = memory.upload(start[n].data(), start[n].size()); !s.ok()) return s.message;
-      copy.push_back(std::move(memory));
-    }
-  }
-  for (std::size_t run = 0; run < copies.size(); ++run) {
-    for (std::size_t n = 0; n < outputs.size(); ++n) std::swap(outputs[n]->twin, copies[run][n]);
+  const auto exchange = [&](std::size_t run) {
+    for (std::size_t n = 0; n < outputs.size(); ++n) std::swap(outputs[n]->twin, copies_[run][n]);
+  };
+  for (std::size_t run = 0; run < count; ++run) {
+    exchange(run);
     const tessera_attention there = problem(host);
-    for (std::size_t n = 0; n < outputs.size(); ++n) std::swap(outputs[n]->twin, copies[run][n]);
+    exchange(run);
     tessera_device mine = device;
-    mine.stream = streams[run % 2].get();
+    mine.stream = streams_[run % 2].get();
     if (tessera_attend(&there, &mine) != TESSERA_OK) return tessera_last_error();
   }
   std::vector<unsigned char> bytes;
-  for (std::size_t run = 0; run < copies.size(); ++run) {
+  for (std::size_t run = 0; run < count; ++run) {
     for (std::size_t n = 0; n < outputs.size(); ++n) {
-      bytes.resize(copies[run][n].bytes());
-      if (Status s = copies[run][n].download(bytes.data(), bytes.size()); !s.ok()) return s.message;
+      bytes.resize(copies_[run][n].bytes());
+      if (Status s = copies_[run][n].download(bytes.data(), bytes.size()); !s.ok()) return s.message;
       if (std::memcmp(bytes.data(), outputs[n]->host.host, bytes.size()) != 0)
         return fmt::format("{} of run {} of {} at once differs from that of one alone", outputs[n]->host.name,
                            run + 1, runs);
@@ -188,11 +205,12 @@ std::size_t Mirror::bytes(bool written) const {
   return sum;
 }
 
-std::string attend_on_gpu(const tessera_attention& host, const tessera_device& device) {
+Status attend_on_gpu(const tessera_attention& host, const tessera_device& device) {
   tessera_attention given = host;
   // What cannot be computed is refused before anything is copied, with the library's own sentence.
   tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
-  if (tessera_plan(&host, &device, &plan) != TESSERA_OK) return tessera_last_error();
+  if (const tessera_status code = tessera_plan(&host, &device, &plan); code != TESSERA_OK)
+    return {code, tessera_last_error()};
   std::vector<Mirror::Region> regions;
   for (const Named& each : tensors_of(&given)) {
     if (each.tensor->data == nullptr) continue;
@@ -200,7 +218,7 @@ std::string attend_on_gpu(const tessera_attention& host, const tessera_device& d
         {each.name, static_cast<unsigned char*>(each.tensor->data), span_bytes(*each.tensor), each.written});
   }
   std::unique_ptr<Mirror> mirror;
-  if (Status s = Mirror::make(device.index, merged(std::move(regions)), &mirror); !s.ok()) return s.message;
+  if (Status s = Mirror::make(device.index, merged(std::move(regions)), &mirror); !s.ok()) return s;
   return mirror->attend(host, device);
 }
 

@@ -30,8 +30,12 @@ class Mirror {
   // The same problem over the GPU's memory; every tensor must lie in a region.
   [[nodiscard]] tessera_attention problem(const tessera_attention& host) const;
 
-  // Runs the library on the GPU: outputs go there as they are on the host and come back. Empty, or why not.
-  std::string attend(const tessera_attention& host, const tessera_device& device);
+  // Outputs only, as a whole: to the GPU and back.
+  core::Status send_outputs();
+  core::Status fetch_outputs();
+
+  // Runs the library on the GPU: outputs go there as they are on the host and come back.
+  core::Status attend(const tessera_attention& host, const tessera_device& device);
 
   // Empty, or the name of an input whose bytes on the GPU are not those on the host any more; those are
   // put right again, so that the next kernel is not blamed for it.
@@ -58,13 +62,16 @@ class Mirror {
   // The place of a host address; the address must lie in a region for at() and may not for find().
   [[nodiscard]] const Part* find(const void* host) const;
   [[nodiscard]] Part& at(const void* host);
-  core::Status copy_outputs(bool to_gpu);
+  core::Status prepare_copies(std::size_t runs, const std::vector<std::vector<unsigned char>>& start);
 
   int gpu_;
   std::vector<Part> parts_;
+  // For runs at once; kept, because allocating takes longer than most kernels.
+  cuda::runtime::Stream streams_[2];
+  std::vector<std::vector<cuda::runtime::Memory>> copies_;  // run by run, the outputs
 };
 
 // A problem over anybody's host memory, computed on the GPU.
-std::string attend_on_gpu(const tessera_attention& host, const tessera_device& device);
+core::Status attend_on_gpu(const tessera_attention& host, const tessera_device& device);
 
 }  // namespace tessera::cases

@@ -32,13 +32,18 @@ core::Status check_stream(void* stream, int wanted) {
   const auto handle = static_cast<cudaStream_t>(stream);
   // The default streams belong to whichever GPU is current.
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) return {};
+  // A stream that is being captured must not be asked: that would end the capture.
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (core::Status s = checked(cudaStreamIsCapturing(handle, &capture), "looking at device.stream"); !s.ok())
+    return s;
+  if (capture != cudaStreamCaptureStatusNone) return {};
   int owner = wanted;
   const cudaError_t error = cudaStreamGetDevice(handle, &owner);
   if (error == cudaErrorCallRequiresNewerDriver || error == cudaErrorNotSupported) {
     (void)cudaGetLastError();
     return {};
   }
-  if (core::Status s = checked(error, "cudaStreamGetDevice of device.stream"); !s.ok()) return s;
+  if (core::Status s = checked(error, "looking at device.stream"); !s.ok()) return s;
   return check_stream_device(owner, wanted);
 #else
   (void)stream, (void)wanted;

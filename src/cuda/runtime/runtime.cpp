@@ -153,6 +153,7 @@ void pretend_gpus(std::vector<Gpu> gpus) {
   Found& all = found();
   all = Found{std::move(gpus), {}, "", true};
   all.window_bytes.resize(all.gpus.size(), 0);
+  for (std::size_t n = 0; n < all.gpus.size(); ++n) all.gpus[n].index = static_cast<int>(n);
   if (all.gpus.empty())
     all.why_none = why_no_gpu({100, "cudaErrorNoDevice", ""}, CUDART_VERSION, CUDART_VERSION);
 }
