@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "cases/mirror.hpp"
 #include "cli/attend_check.hpp"
 #include "cli/attend_inputs.hpp"
 #include "cli/common.hpp"
@@ -13,6 +14,7 @@
 #include "cli/select.hpp"
 #include "cli/term.hpp"
 #include "cli/verbs.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -33,6 +35,7 @@ Examples:
   tessera attend --query m.safetensors --key m.safetensors --value m.safetensors \
                  --output r.safetensors --lse r.safetensors --check
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --window 127,0 --align bottom-right
+  tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --device cuda
 
 Exit codes: 0 all well; 1 the check failed, and nothing was written; 2 a flag or file is wrong;
 3 this machine cannot compute it.)";
@@ -46,6 +49,7 @@ struct Flags : AttendFlags {
 
 struct Outcome {
   tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  std::string gpu;  // its name, if it computed
   double us = 0;
   std::optional<AttendCheck> check;
 };
@@ -64,19 +68,27 @@ void refuse_overwriting_inputs(const Flags& flags) {
   }
 }
 
-void stop_unless_ok(tessera_status status) {
-  if (status == TESSERA_OK) return;
-  const int exit_code = status == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                        : status == TESSERA_INTERNAL       ? kExitFailed
-                                                           : kExitUnavailable;
-  throw Stop(exit_code, tessera_last_error());
+void stop_unless_ok(const core::Status& status) {
+  if (status.ok()) return;
+  const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
+                        : status.code == TESSERA_INTERNAL       ? kExitFailed
+                                                                : kExitUnavailable;
+  throw Stop(exit_code, status.message);
+}
+
+void stop_unless_ok(tessera_status code) {
+  if (code != TESSERA_OK) stop_unless_ok(core::Status{code, tessera_last_error()});
 }
 
 Outcome compute(const AttendProblem& p, const tessera_device& device, const Flags& flags) {
   Outcome outcome;
   stop_unless_ok(tessera_plan(&p.problem, &device, &outcome.plan));
+  if (device.kind == TESSERA_CUDA) outcome.gpu = cuda::runtime::find_gpu(device.index, nullptr)->name;
   const auto start = std::chrono::steady_clock::now();
-  stop_unless_ok(tessera_attend(&p.problem, &device));
+  if (device.kind == TESSERA_CUDA)
+    stop_unless_ok(cases::attend_on_gpu(p.problem, device));
+  else
+    stop_unless_ok(tessera_attend(&p.problem, &device));
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (flags.check || flags.check_all) outcome.check = check_against_oracle(p.problem, flags.check_all);
   return outcome;
@@ -104,6 +116,7 @@ void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   json["kernel"] = outcome.plan.kernel;
   json["reason"] = outcome.plan.reason;
   json["threads"] = outcome.plan.threads;
+  json["device"] = outcome.gpu.empty() ? "cpu" : outcome.gpu;
   json["flops"] = outcome.plan.flops;
   json["us"] = outcome.us;
   if (outcome.check) {
@@ -127,8 +140,10 @@ void print_for_people(const AttendProblem& p, const Outcome& outcome, bool writt
   line("key", described(p.key));
   line("value", described(p.value));
   line("kernel", fmt::format("{}: {}", outcome.plan.kernel, outcome.plan.reason));
-  line("time",
-       fmt::format("{}, {}", microseconds(outcome.us), si(outcome.plan.flops / outcome.us * 1e6, "FLOP/s")));
+  line("time", outcome.gpu.empty() ? fmt::format("{}, {}", microseconds(outcome.us),
+                                                 si(outcome.plan.flops / outcome.us * 1e6, "FLOP/s"))
+                                   : fmt::format("{}, most of it copying to {} and back",
+                                                 microseconds(outcome.us), outcome.gpu));
   if (outcome.check) {
     const AttendCheck& c = *outcome.check;
     line("check",

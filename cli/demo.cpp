@@ -11,6 +11,7 @@
 #include "cases/gates.hpp"
 #include "cli/check.hpp"
 #include "cli/common.hpp"
+#include "cli/gpu_timing.hpp"
 #include "cli/json.hpp"
 #include "cli/measure.hpp"
 #include "cli/plain_attention.hpp"
@@ -57,6 +58,12 @@ struct Outcome {
   double plain_all_us = 0;  // heads spread over all threads
   std::int64_t heads_timed = 0;
   double difference = 0;  // largest |plain - tessera| over the heads that plain computed
+  // The same problem in f16 on the GPU, if there is one.
+  std::string gpu, gpu_kernel;
+  cases::Verdict gpu_check;
+  double gpu_us = 0;
+
+  [[nodiscard]] bool passed() const { return check.passed && (gpu.empty() || gpu_check.passed); }
 };
 
 const float* head(const tessera_tensor& t, std::int64_t b, std::int64_t h) {
@@ -111,6 +118,34 @@ double largest_difference(const cases::Instance& instance, const std::vector<flo
   return largest;
 }
 
+// f16, because that is what GPUs are used with. A problem that no GPU kernel takes is left out.
+void play_on_gpu(Outcome* out) {
+  const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(0, nullptr);
+  if (gpu == nullptr) return;
+  cases::Case shape = out->shape;
+  shape.dtype = TESSERA_F16;
+  shape.name = cases::words(shape);
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = TESSERA_CUDA;
+  core::Plan plan;
+  cases::Instance instance(shape, cases::Input::normal, 1);
+  if (!core::plan(validated(instance), device, &plan).ok()) return;
+  out->gpu = gpu->name;
+  out->gpu_kernel = std::string(plan.kernel->name);
+  device.kernel = out->gpu_kernel.c_str();
+  out->gpu_check = cases::judge(instance, cases::expect(instance), device);
+  if (!out->gpu_check.passed) return;
+  cases::Mirror* mirror = nullptr;
+  if (const core::Status s = instance.mirror(0, &mirror); !s.ok()) throw Stop(kExitUnavailable, s.message);
+  const tessera_attention there = mirror->problem(instance.problem());
+  const GpuCall call = [&](void* stream) -> core::Status {
+    device.stream = stream;
+    const tessera_status status = tessera_attend(&there, &device);
+    return {status, status == TESSERA_OK ? "" : tessera_last_error()};
+  };
+  out->gpu_us = time_on_gpu(*gpu, {call}, 0.05).front().graph.p50_us;
+}
+
 Outcome play(const Scene& scene) {
   Outcome out;
   std::string error;
@@ -142,6 +177,7 @@ Outcome play(const Scene& scene) {
     const double rest = static_cast<double>(all_heads) / static_cast<double>(heads);
     out.plain_all_us = run_plain(instance, heads, cores).us * rest;
   }
+  play_on_gpu(&out);
   return out;
 }
 
@@ -155,13 +191,17 @@ void tell(const Outcome& o) {
   const int cores = this_machine().cores;
   const cases::Work work = cases::work(o.shape);
   fmt::print("\n{}  {}\n", paint(Ink::bold, o.scene->title), paint(Ink::dim, o.scene->words));
-  if (!o.check.passed) {
-    fmt::print("  {} {}\n  {}\n", paint(Ink::red, "✗ WRONG:"), o.check.why, o.check.reproduce);
+  if (!o.passed()) {
+    const cases::Verdict& wrong = o.check.passed ? o.gpu_check : o.check;
+    fmt::print("  {} {}\n  {}\n", paint(Ink::red, "✗ WRONG:"), wrong.why, wrong.reproduce);
     return;
   }
   fmt::print("  {} proven with {}: off by at most {:.1e}, {:.0f}% of the error allowed\n",
              paint(Ink::green, "✓"), o.kernel, o.check.worst_error, o.check.worst_ratio * 100);
   fmt::print("    {}\n", paint(Ink::dim, fmt::format("compared with float64 on {}", rows_judged(o.check))));
+  if (!o.gpu.empty())
+    fmt::print("  {} proven with {} in f16 on {}: {:.0f}% of the error allowed\n", paint(Ink::green, "✓"),
+               o.gpu_kernel, o.gpu, o.gpu_check.worst_ratio * 100);
   const auto note = [&](double us) {
     const double gain = o.plain_us / us;
     return fmt::format("{:>8}  {:>6.1f} GFLOP/s  {:>5}", duration(us), work.flops / us / 1e3,
@@ -175,6 +215,9 @@ void tell(const Outcome& o) {
   if (cores > 1)
     bars.push_back({fmt::format("tessera, {} threads", cores), work.flops / o.ours_all_us,
                     note(o.ours_all_us), Ink::green});
+  if (!o.gpu.empty())
+    bars.push_back(
+        {fmt::format("tessera, {}, f16", o.gpu), work.flops / o.gpu_us, note(o.gpu_us), Ink::cyan});
   fmt::print("{}", bar_chart(bars, 30));
   const std::int64_t all_heads = o.shape.batch * o.shape.heads;
   if (o.heads_timed < all_heads)
@@ -192,18 +235,19 @@ void introduce() {
       paint(Ink::bold, fmt::format("Tessera {}", tessera_version())));
   fmt::print("  CPU     {}, {} core{}, {}\n", machine.cpu, machine.cores, machine.cores == 1 ? "" : "s",
              probe().name);
-  std::string here, not_here;
-  bool cuda = false;
+  std::string here, not_here, no_gpu;
   for (const core::Kernel& kernel : core::kernels()) {
     tessera_device device = TESSERA_DEVICE_INIT;
     device.kind = kernel.device;
-    cuda = cuda || kernel.device == TESSERA_CUDA;
     std::string& list = kernel.missing(device).empty() ? here : not_here;
     list += fmt::format("{}{}", list.empty() ? "" : ", ", kernel.name);
   }
   fmt::print("  kernels {}{}\n", here,
              not_here.empty() ? "" : paint(Ink::dim, fmt::format("  (not on this machine: {})", not_here)));
-  fmt::print("  GPU     {}\n", cuda ? "this build has CUDA kernels" : "none: this build leaves CUDA out");
+  const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(0, &no_gpu);
+  fmt::print("  GPU     {}\n", gpu == nullptr
+                                   ? "none: " + no_gpu
+                                   : fmt::format("{}, sm_{}, {} SMs", gpu->name, gpu->arch, gpu->sms));
 }
 
 Json outcome_json(const Outcome& o) {
@@ -222,6 +266,13 @@ Json outcome_json(const Outcome& o) {
                  {"speedup_1_thread", o.plain_us / o.ours_one_us},
                  {"speedup_all_threads", o.plain_us / o.ours_all_us},
                  {"largest_difference_from_plain", o.difference}});
+  if (!o.gpu.empty())
+    json["gpu"] = {{"name", o.gpu},
+                   {"kernel", o.gpu_kernel},
+                   {"dtype", "f16"},
+                   {"passed", o.gpu_check.passed},
+                   {"error_over_bound", o.gpu_check.worst_ratio},
+                   {"graph_us", o.gpu_us}};
   return json;
 }
 
@@ -242,7 +293,7 @@ int demo(const Options& options) {
   std::fflush(stdout);
   for (const Scene& scene : options.quick ? std::span(kQuickScenes) : std::span(kScenes)) {
     const Outcome outcome = play(scene);
-    well = well && outcome.check.passed;
+    well = well && outcome.passed();
     json["scenes"].push_back(outcome_json(outcome));
     if (!options.json) tell(outcome);
     std::fflush(stdout);

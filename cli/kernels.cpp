@@ -8,6 +8,7 @@
 #include "cli/select.hpp"
 #include "cli/term.hpp"
 #include "core/plan.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -17,37 +18,55 @@ struct Options {
   bool list_cases = false;
   std::string device = "cpu";
   int threads = 0;
+  int gpu = 0;
   bool json = false;
 };
 
 const char* device_name(tessera_device_kind kind) { return kind == TESSERA_CPU ? "cpu" : "cuda"; }
 
-tessera_device device_of(tessera_device_kind kind, int threads) {
+tessera_device device_of(tessera_device_kind kind, const Options& options) {
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = kind;
-  device.threads = threads;
+  device.threads = options.threads;
+  if (kind == TESSERA_CUDA) device.index = options.gpu;
   return device;
+}
+
+Json gpu_json(const cuda::runtime::Gpu& gpu) {
+  return {{"index", gpu.index}, {"name", gpu.name},         {"arch", gpu.arch},
+          {"sms", gpu.sms},     {"l2_bytes", gpu.l2_bytes}, {"memory_bytes", gpu.memory_bytes}};
 }
 
 void print_matrix(const Options& options) {
   Json json = Json::array();
   Table table({{"kernel"}, {"device"}, {"runs here"}, {"what it is"}});
-  bool cuda = false;
+  const bool cuda = cuda::runtime::in_build();
+  std::string no_gpu;
+  const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(options.gpu, &no_gpu);
   for (const core::Kernel& kernel : core::kernels()) {
-    cuda = cuda || kernel.device == TESSERA_CUDA;
-    const std::string missing = kernel.missing(device_of(kernel.device, options.threads));
+    const std::string missing = kernel.missing(device_of(kernel.device, options));
     json.push_back({{"name", kernel.name},
                     {"device", device_name(kernel.device)},
                     {"runs_here", missing.empty()},
                     {"missing", missing},
+                    {"rung", kernel.rung},
                     {"summary", kernel.summary}});
     table.add({std::string(kernel.name), device_name(kernel.device),
                missing.empty() ? paint(Ink::green, "yes") : paint(Ink::yellow, "no: " + missing),
                std::string(kernel.summary)});
   }
-  if (options.json) return print_json({{"kernels", json}, {"cuda_in_build", cuda}});
+  if (options.json) {
+    Json all = {{"kernels", json}, {"cuda_in_build", cuda}};
+    all["gpu"] = gpu == nullptr ? Json() : gpu_json(*gpu);
+    all["gpu_missing"] = no_gpu;
+    return print_json(all);
+  }
   fmt::print("{}", table.text());
-  if (!cuda) fmt::print("{}\n", paint(Ink::dim, "  This build has no CUDA kernels."));
+  if (gpu != nullptr)
+    fmt::print("\nGPU {}: {}, sm_{}, {} SMs, {}\n", gpu->index, gpu->name, gpu->arch, gpu->sms,
+               si(static_cast<double>(gpu->memory_bytes), "B"));
+  else
+    fmt::print("{}\n", paint(Ink::dim, fmt::format("  No GPU: {}.", no_gpu)));
   fmt::print(
       "\nEvery kernel is verified with `tessera verify`; `tessera kernels --why CASE` explains a choice.\n");
 }
@@ -131,6 +150,7 @@ int explain_all(const Options& options) {
   DeviceFlags flags;
   flags.device = options.device;
   flags.threads = options.threads;
+  flags.gpu = options.gpu;
   const tessera_device device = flags.resolve();
   CaseFlags cases_flags;
   cases_flags.texts = options.why;
@@ -170,11 +190,15 @@ void add_kernels(CLI::App& app, int* exit_code) {
   verb->add_option("--threads", options->threads, "CPU threads, for --why; 0 means all cores")
       ->type_name("N")
       ->check(CLI::Range(0, 4096));
+  verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1023));
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(R"(Examples:
   tessera kernels
   tessera kernels --why mission512
   tessera kernels --why "b1 h32/8 q1 k32768 d128 f16" --threads 1
+  tessera kernels --why canon_1 --device cuda
   tessera kernels --cases --json
 
 Exit code: 0; with --why 1 if no kernel can compute the case; 2 bad command; 3 no such device here.)");

@@ -10,6 +10,7 @@
 #include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -119,10 +120,21 @@ std::string worst_text(const Tally& tally) {
   return fmt::format("{} ({})", tally.worst->job->shape.name, cases::name(tally.worst->job->input));
 }
 
+std::string gpu_name(const Options& options) {
+  if (options.device.device != "cuda") return "";
+  const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(options.device.gpu, nullptr);
+  return gpu == nullptr ? "" : gpu->name;
+}
+
 Json report_json(const std::vector<Result>& results, const std::vector<Candidate>& kernels,
                  const std::vector<Candidate>& absent, const Options& options) {
-  Json json = {{"device", options.device.device}, {"seed", options.seed},      {"commit", commit()},
-               {"kernels", Json::array()},        {"failures", Json::array()}, {"not_here", Json::array()}};
+  Json json = {{"device", options.device.device},
+               {"gpu", gpu_name(options)},
+               {"seed", options.seed},
+               {"commit", commit()},
+               {"kernels", Json::array()},
+               {"failures", Json::array()},
+               {"not_here", Json::array()}};
   int passed = 0, failures = 0;
   const std::vector<Tally> tallies = tallied(results, kernels.size());
   for (std::size_t k = 0; k < kernels.size(); ++k) {
@@ -232,7 +244,8 @@ void add_verify(CLI::App& app, int* exit_code) {
   verb->footer(
       R"(A kernel may be off by at most twice the error of plain loops in its own precision plus one rounding step
 of the output; NaN and inf must be where the oracle has them; nothing outside the output may be written;
-runs with one thread and several must agree bit for bit. "worst error / bound" over 1 is a failure.
+runs with one thread and several must agree bit for bit, and on a GPU several at once; there NaN in the other
+batch entries must not matter either. "worst error / bound" over 1 is a failure.
 
 Examples:
   tessera verify                                           everything
@@ -240,6 +253,7 @@ Examples:
   tessera verify --group decode --input normal
   tessera verify "b2 h8/2 q256 k300 d64 f16 causal=bottom-right" --seed 7
   tessera verify canon_1 --full --kernel cpu_avx2
+  tessera verify --device cuda                             everything, on the first GPU
 
 Exit code: 0 all passed, 1 something failed, 2 bad command, 3 no such device here.)");
   verb->callback([options, exit_code] { *exit_code = verify(*options); });
