@@ -65,14 +65,25 @@ TEST(Cli, ABadCaseIsExplainedWhereverItIsGiven) {
   EXPECT_TRUE(run("verify --group nonsense").complains("mission, canonical"));
 }
 
-TEST(Cli, CudaIsRefusedClearlyByABuildWithoutIt) {
-  for (const char* line : {"verify mission256 --device cuda", "bench mission256 --device cuda",
-                           "kernels --why mission256 --device cuda"}) {
-    const Outcome refused = run(line);
-    EXPECT_CODE(refused, 3) << line;
-    EXPECT_TRUE(refused.complains("no CUDA kernels")) << refused.err;
-  }
+// Builds with and without CUDA, machines with and without a GPU: the same words as `kernels` has for it.
+TEST(Cli, CudaIsRefusedClearlyWhereThereIsNoGpu) {
   EXPECT_CODE(run("verify mission256 --device abacus"), 2);
+  EXPECT_CODE(run("verify mission256 --device cuda --gpu -1"), 2);
+  const nlohmann::json kernels = run("kernels --json").json();
+  const bool gpu = !kernels["gpu"].is_null();
+  for (const char* line : {"verify mission256 --device cuda", "bench mission256 --device cuda",
+                           "bench --device cuda --ladder", "kernels --why mission256 --device cuda"}) {
+    const std::string flags = gpu ? " --gpu 1000" : "";
+    const Outcome refused = run(line + flags);
+    EXPECT_CODE(refused, 3) << line;
+    EXPECT_TRUE(refused.complains(gpu ? "no GPU 1000" : kernels["gpu_missing"].get<std::string>()))
+        << refused.err;
+  }
+}
+
+TEST(Cli, TheLadderIsAGpus) {
+  EXPECT_CODE(run("bench --ladder"), 2);
+  EXPECT_TRUE(run("bench --ladder").complains("--device cuda"));
 }
 
 TEST(Cli, ColourOnATerminalOnly) {

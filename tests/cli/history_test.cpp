@@ -42,6 +42,31 @@ TEST(Compare, OtherCasesAndThreadCountsDoNotMatch) {
   EXPECT_FALSE(compare({other}, saved, "f", 5)[0].known);
 }
 
+TEST(Compare, RowsOfAGpuMatchThatGpuOnly) {
+  BenchRow gpu = row(kCase, "a", 10);
+  gpu.device = "NVIDIA H200", gpu.threads = 0;
+  BenchRow other = gpu;
+  other.device = "NVIDIA L4";
+  const Json saved = bench_json({row(kCase, "a", 100), gpu});
+  EXPECT_EQ(compare({gpu}, saved, "f", 5)[0].before_us, 10);
+  EXPECT_EQ(compare({row(kCase, "a", 1)}, saved, "f", 5)[0].before_us, 100);
+  EXPECT_FALSE(compare({other}, saved, "f", 5)[0].known);
+  Json old = bench_json({row(kCase, "a", 100)});
+  old["results"][0].erase("device");  // a file from before GPUs
+  EXPECT_TRUE(compare({row(kCase, "a", 1)}, old, "f", 5)[0].known);
+}
+
+TEST(Leaderboard, AGpuHasABoardOfItsOwn) {
+  Json board = {{"cases", Json::object()}};
+  BenchRow gpu = row(kCase, "fast", 10);
+  gpu.device = "NVIDIA H200", gpu.threads = 0;
+  EXPECT_TRUE(enter(board, {gpu})[0].entered);
+  EXPECT_TRUE(enter(board, {row(kCase, "slow", 100)})[0].entered);
+  EXPECT_EQ(leader(board, gpu.shape, 0, "NVIDIA H200"), "fast");
+  EXPECT_EQ(leader(board, gpu.shape, 1), "slow");
+  EXPECT_EQ(leader(board, gpu.shape, 0, "NVIDIA L4"), "");
+}
+
 TEST(Compare, UnverifiedRowsAreNotCompared) {
   BenchRow wrong = row(kCase, "a", 1000);
   wrong.verified = false;

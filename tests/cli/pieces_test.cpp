@@ -109,6 +109,24 @@ TEST(ShapeOnlyProblem, EveryNamedCaseValidatesAsItDoesWithMemory) {
   }
 }
 
+TEST(Gpus, WhatADriverCallsThemIsFoundInTheTable) {
+  const auto name = [](std::string_view driver_name) -> std::string {
+    const Gpu* gpu = match_gpu(driver_name);
+    return gpu == nullptr ? "" : std::string(gpu->name);
+  };
+  EXPECT_EQ(name("NVIDIA H200"), "H200");
+  EXPECT_EQ(name("NVIDIA H100 80GB HBM3"), "H100 SXM");
+  EXPECT_EQ(name("NVIDIA H100 PCIe"), "H100 PCIe");
+  EXPECT_EQ(name("NVIDIA A100-SXM4-40GB"), "A100 40GB");
+  EXPECT_EQ(name("NVIDIA A100-SXM4-80GB"), "A100 80GB");
+  EXPECT_EQ(name("NVIDIA L4"), "L4");
+  EXPECT_EQ(name("NVIDIA L40S"), "L40S");
+  EXPECT_EQ(name("NVIDIA L40"), "");
+  EXPECT_EQ(name("NVIDIA GeForce RTX 4090"), "RTX 4090");
+  EXPECT_EQ(name("Tesla T4"), "T4");
+  EXPECT_EQ(name(""), "");
+}
+
 TEST(Gpus, TheTableIsConsistent) {
   for (const Gpu& gpu : gpus()) {
     EXPECT_EQ(find_gpu(gpu.name), &gpu);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/runtime/runtime.hpp"
+
 namespace {
 
 constexpr float kUntouched = -777.0f;
@@ -332,10 +334,6 @@ const BadInput kDevices[] = {
      kInvalid,
      {"device.threads is 5000", "1024"}},
     {"unknown_kernel", [](Fixture& f) { f.device.kernel = "warp9"; }, kInvalid, {"warp9", "cpu_scalar"}},
-    {"no_cuda_in_build",
-     [](Fixture& f) { f.device.kind = TESSERA_CUDA; },
-     TESSERA_DEVICE_UNAVAILABLE,
-     {"cuda"}},
     {"empty_struct",
      [](Fixture& f) { f.problem.struct_size = 0; },
      kInvalid,
@@ -363,6 +361,26 @@ TEST(BadInput, NullStructsAreRefused) {
   EXPECT_STREQ(tessera_last_error(), "plan is null");
   EXPECT_EQ(tessera_plan(nullptr, &f.device, &plan), kInvalid);
   EXPECT_GT(tessera_explain(nullptr, nullptr, nullptr, 0), 0u);
+}
+
+// Whatever is missing, the build, the driver or the GPU, is said; with a GPU, host memory is the mistake.
+TEST(BadInput, HostMemoryNeverGoesToAGpu) {
+  Fixture f;
+  f.device.kind = TESSERA_CUDA;
+  std::string why;
+  const bool gpu = tessera::cuda::runtime::find_gpu(0, &why) != nullptr;
+  const tessera_status status = tessera_attend(&f.problem, &f.device);
+  const std::string sentence = tessera_last_error();
+  if (gpu) {
+    EXPECT_TRUE(status == TESSERA_INVALID_ARGUMENT || status == TESSERA_UNSUPPORTED) << sentence;
+  } else {
+    EXPECT_EQ(status, TESSERA_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(sentence, "device.kind is 2 (cuda), but " + why);
+  }
+  f.device.index = 4096;
+  EXPECT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_DEVICE_UNAVAILABLE) << tessera_last_error();
+  for (float x : f.o) ASSERT_EQ(x, kUntouched);
+  for (float x : f.lse) ASSERT_EQ(x, kUntouched);
 }
 
 TEST(BadInput, TheFixtureItselfIsValid) {

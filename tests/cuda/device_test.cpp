@@ -1,0 +1,208 @@
+// The device behind the API: what it refuses and how, that refusals leave it usable, graph capture, streams
+// and threads. Needs a GPU, except where it says what happens without one.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <thread>
+
+#include "cuda/runtime/memory.hpp"
+#include "support.hpp"
+
+namespace tessera::testing_cuda {
+namespace {
+
+constexpr const char* kWords =
+    "b2 h4/2 q40 k70 d64 f16 causal=bottom-right mask=additive lengths alibi sinks";
+constexpr const char* kPlain = "b2 h4/2 q40 k70 d64 f16";
+
+// Nothing broke: the same process still computes, and rightly.
+void expect_usable() {
+  cases::Verdict verdict = cases::judge(case_of(kPlain), cases::Input::normal, 1, gpu_device());
+  EXPECT_TRUE(verdict.passed) << verdict.why;
+}
+
+TEST(Device, WithoutAGpuTheSentenceSaysWhichPartIsMissing) {
+  const std::string why = no_gpu();
+  if (why.empty()) GTEST_SKIP() << "there is a GPU";
+  cases::Instance instance(case_of(kPlain), cases::Input::normal, 1);
+  const tessera_device device = gpu_device();
+  EXPECT_EQ(tessera_attend(&instance.problem(), &device), TESSERA_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(std::string(tessera_last_error()), "device.kind is 2 (cuda), but " + why);
+}
+
+TEST(Device, HostPointersAreRefusedByTheTensorsName) {
+  SKIP_WITHOUT_GPU();
+  OnGpu there(kWords);
+  const tessera_attention& host = there.instance.problem();
+  struct {
+    const char* name;
+    tessera_tensor tessera_attention::*tensor;
+  } const tensors[] = {{"query", &tessera_attention::query},
+                       {"key", &tessera_attention::key},
+                       {"value", &tessera_attention::value},
+                       {"output", &tessera_attention::output},
+                       {"lse", &tessera_attention::lse},
+                       {"key_lengths", &tessera_attention::key_lengths},
+                       {"alibi_slopes", &tessera_attention::alibi_slopes},
+                       {"sinks", &tessera_attention::sinks}};
+  const tessera_device device = gpu_device();
+  for (const auto& each : tensors) {
+    tessera_attention mixed = there.problem;
+    (mixed.*each.tensor).data = (host.*each.tensor).data;
+    EXPECT_EQ(tessera_attend(&mixed, &device), TESSERA_INVALID_ARGUMENT) << each.name;
+    EXPECT_NE(std::string(tessera_last_error()).find(fmt::format("{} is host memory", each.name)),
+              std::string::npos)
+        << tessera_last_error();
+  }
+  tessera_attention mixed = there.problem;
+  mixed.mask.tensor.data = host.mask.tensor.data;
+  EXPECT_EQ(tessera_attend(&mixed, &device), TESSERA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tessera_last_error()).find("mask.tensor is host memory"), std::string::npos);
+  expect_usable();
+}
+
+TEST(Device, GpuPointersAreRefusedByTheCpu) {
+  SKIP_WITHOUT_GPU();
+  OnGpu there(kPlain);
+  const tessera_device cpu = TESSERA_DEVICE_INIT;
+  EXPECT_EQ(tessera_attend(&there.problem, &cpu), TESSERA_INVALID_ARGUMENT);
+  EXPECT_STREQ(tessera_last_error(), "query is GPU memory, but device.kind is 1 (cpu)");
+  tessera_attention mixed = there.instance.problem();
+  mixed.output.data = there.problem.output.data;
+  EXPECT_EQ(tessera_attend(&mixed, &cpu), TESSERA_INVALID_ARGUMENT);
+  EXPECT_STREQ(tessera_last_error(), "output is GPU memory, but device.kind is 1 (cpu)");
+}
+
+TEST(Device, MemoryAndStreamsOfAnotherGpuAreRefused) {
+  SKIP_WITHOUT_GPU();
+  if (cuda::runtime::find_gpu(1, nullptr) == nullptr) GTEST_SKIP() << "this machine has one GPU";
+  OnGpu there(kPlain);
+  tessera_device device = gpu_device();
+  device.index = 1;
+  EXPECT_EQ(tessera_attend(&there.problem, &device), TESSERA_INVALID_ARGUMENT);
+  EXPECT_STREQ(tessera_last_error(), "query is memory of GPU 0, but device.index is 1");
+  cuda::runtime::Stream stream;
+  ASSERT_TRUE(cuda::runtime::Stream::create(1, &stream).ok());
+  device.index = 0;
+  device.stream = stream.get();
+  EXPECT_EQ(tessera_attend(&there.problem, &device), TESSERA_INVALID_ARGUMENT);
+  EXPECT_STREQ(tessera_last_error(), "device.stream is a stream of GPU 1, but device.index is 0");
+}
+
+TEST(Device, AnIndexBeyondTheLastGpuIsRefused) {
+  SKIP_WITHOUT_GPU();
+  cases::Instance instance(case_of(kPlain), cases::Input::normal, 1);
+  tessera_device device = gpu_device();
+  device.index = 999;
+  EXPECT_EQ(tessera_attend(&instance.problem(), &device), TESSERA_DEVICE_UNAVAILABLE);
+  EXPECT_NE(std::string(tessera_last_error()).find("there is no GPU 999"), std::string::npos);
+}
+
+TEST(Device, OutOfMemoryIsAStatusAndLeavesTheGpuUsable) {
+  SKIP_WITHOUT_GPU();
+  cuda::runtime::Memory memory;
+  const core::Status status = cuda::runtime::Memory::allocate(0, std::size_t{1} << 50, &memory);
+  EXPECT_EQ(status.code, TESSERA_OUT_OF_MEMORY);
+  EXPECT_NE(status.message.find("no room for 1125899906842624 bytes"), std::string::npos) << status.message;
+  expect_usable();
+}
+
+TEST(Device, AFailedLaunchIsReportedAndLeavesTheGpuUsable) {
+  SKIP_WITHOUT_GPU();
+  static const int no_kernel = 0;
+  cuda::runtime::Launch launch;
+  launch.kernel = "no_such_kernel";
+  launch.function = &no_kernel;
+  launch.grid[0] = 7;
+  launch.threads = 32;
+  int params = 0;
+  const core::Status status = cuda::runtime::launch(launch, &params, gpu_device());
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message.find("no_such_kernel"), std::string::npos) << status.message;
+  EXPECT_NE(status.message.find("7 x 1 x 1, 32 threads"), std::string::npos) << status.message;
+  expect_usable();
+}
+
+TEST(Device, ACallCanBeCapturedAndReplayed) {
+  SKIP_WITHOUT_GPU();
+  OnGpu there(kPlain);
+  there.instance.poison_outputs();
+  const core::Status direct = there.mirror->attend(there.instance.problem(), gpu_device());
+  ASSERT_TRUE(direct.ok()) << direct.message;
+  const std::vector<unsigned char> wanted = there.instance.output_bytes();
+
+  cuda::runtime::Stream stream;
+  cuda::runtime::Graph graph;
+  ASSERT_TRUE(cuda::runtime::Stream::create(0, &stream).ok());
+  tessera_device device = gpu_device();
+  device.stream = stream.get();
+  const core::Status captured = cuda::runtime::Graph::capture(
+      stream,
+      [&]() -> core::Status {
+        const tessera_status status = tessera_attend(&there.problem, &device);
+        return {status, status == TESSERA_OK ? "" : tessera_last_error()};
+      },
+      &graph);
+  ASSERT_TRUE(captured.ok()) << captured.message;
+  there.instance.poison_outputs();
+  ASSERT_TRUE(there.mirror->send_outputs().ok());
+  ASSERT_TRUE(graph.replay(stream).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  ASSERT_TRUE(there.mirror->fetch_outputs().ok());
+  EXPECT_EQ(there.instance.output_bytes(), wanted);
+}
+
+TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
+  SKIP_WITHOUT_GPU();
+  OnGpu there(kPlain);
+  cuda::runtime::Stream stream;
+  cuda::runtime::Graph graph;
+  ASSERT_TRUE(cuda::runtime::Stream::create(0, &stream).ok());
+  tessera_device device = gpu_device();
+  device.stream = stream.get();
+  const core::Status captured = cuda::runtime::Graph::capture(
+      stream,
+      [&]() -> core::Status {
+        EXPECT_EQ(tessera_attend(&there.instance.problem(), &device), TESSERA_INVALID_ARGUMENT);
+        const tessera_status status = tessera_attend(&there.problem, &device);
+        return {status, status == TESSERA_OK ? "" : tessera_last_error()};
+      },
+      &graph);
+  ASSERT_TRUE(captured.ok()) << captured.message;
+  EXPECT_TRUE(graph.replay(stream).ok());
+  EXPECT_TRUE(stream.synchronize().ok());
+}
+
+TEST(Device, ManyThreadsWithStreamsOfTheirOwnGetTheSameBits) {
+  SKIP_WITHOUT_GPU();
+  constexpr std::size_t kThreads = 8;
+  std::vector<std::string> complaints(kThreads);
+  std::vector<std::vector<unsigned char>> results(kThreads);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      cuda::runtime::Stream stream;
+      cases::Instance instance(case_of(kPlain), cases::Input::normal, 1);
+      cases::Mirror* mirror = nullptr;
+      if (!cuda::runtime::Stream::create(0, &stream).ok() || !instance.mirror(0, &mirror).ok()) {
+        complaints[t] = "no stream or memory";
+        return;
+      }
+      tessera_device device = gpu_device();
+      device.stream = stream.get();
+      for (int n = 0; n < 20 && complaints[t].empty(); ++n) {
+        instance.poison_outputs();
+        complaints[t] = mirror->attend(instance.problem(), device).message;
+      }
+      results[t] = instance.output_bytes();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    EXPECT_EQ(complaints[t], "");
+    EXPECT_EQ(results[t], results[0]) << "thread " << t;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing_cuda

@@ -1,0 +1,104 @@
+// The selector on GPUs that are not here: every arch gets a kernel it can run, or the sentence why not.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cases/case.hpp"
+#include "cli/select.hpp"
+#include "core/plan.hpp"
+#include "cuda/backend.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace tessera {
+namespace {
+
+using cuda::runtime::Gpu;
+
+Gpu gpu_of(int arch) {
+  Gpu gpu;
+  gpu.name = fmt::format("pretended sm_{}", arch);
+  gpu.arch = arch;
+  gpu.sms = arch == 89 ? 58 : 132;
+  // CUDA programming guide, technical specifications by compute capability.
+  const bool large = arch == 80 || arch == 90 || arch == 100;
+  gpu.shared_block_bytes = large ? (arch == 80 ? 163 : 227) * 1024 : 99 * 1024;
+  gpu.shared_sm_bytes = gpu.shared_block_bytes + 1024;
+  gpu.l2_bytes = 40 << 20;
+  gpu.memory_bytes = std::int64_t{24} << 30;
+  return gpu;
+}
+
+tessera_device cuda_device() {
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = TESSERA_CUDA;
+  return device;
+}
+
+class Selector : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (!cuda::runtime::in_build()) GTEST_SKIP() << "this build has no CUDA kernels";
+    if (cuda::kernels().empty()) GTEST_SKIP() << "no CUDA kernel is in the table yet";
+    cuda::runtime::pretend_gpus({gpu_of(GetParam())});
+  }
+};
+
+TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
+  for (cases::Case c : cases::all()) {
+    if (c.dim > 256 || c.value_dim > 256 || c.dtype == TESSERA_F32) continue;
+    core::Plan plan;
+    const core::Status status = core::plan(cli::validated(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    EXPECT_GT(plan.launch.threads, 0) << c.name;
+    EXPECT_LE(plan.launch.threads, 1024) << c.name;
+    EXPECT_GE(plan.launch.work_items, 0) << c.name;
+    EXPECT_FALSE(plan.reason.empty()) << c.name;
+    EXPECT_EQ(plan.kernel->device, TESSERA_CUDA);
+    EXPECT_LE(plan.kernel->budget.shared_bytes, gpu_of(GetParam()).shared_block_bytes)
+        << plan.kernel->name << " on " << c.name;
+  }
+}
+
+TEST_P(Selector, AKernelAskedForByNameIsTakenOrRefusedWithAReason) {
+  const core::Problem problem = cli::validated(*cases::find("mission512"));
+  for (const core::Kernel& kernel : core::kernels()) {
+    if (kernel.device != TESSERA_CUDA) continue;
+    tessera_device device = cuda_device();
+    device.kernel = kernel.name.data();  // names are literals
+    core::Plan plan;
+    const core::Status status = core::plan(problem, device, &plan);
+    if (status.ok())
+      EXPECT_EQ(plan.kernel->name, kernel.name);
+    else
+      EXPECT_NE(status.message.find(kernel.name), std::string::npos) << status.message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Archs, Selector, testing::Values(80, 86, 89, 90, 100, 120),
+                         [](const auto& param) { return fmt::format("sm_{}", param.param); });
+
+TEST(SelectorWithout, OldGpusAndMissingOnesAreRefusedInWords) {
+  if (!cuda::runtime::in_build() || cuda::kernels().empty()) GTEST_SKIP() << "this build has no CUDA kernels";
+  const core::Problem problem = cli::validated(*cases::find("mission512"));
+  core::Plan plan;
+  cuda::runtime::pretend_gpus({gpu_of(75)});
+  core::Status status = core::plan(problem, cuda_device(), &plan);
+  EXPECT_EQ(status.code, TESSERA_DEVICE_UNAVAILABLE);
+  EXPECT_NE(status.message.find("is sm_75; sm_80 or newer is needed"), std::string::npos) << status.message;
+
+  cuda::runtime::pretend_gpus({});
+  status = core::plan(problem, cuda_device(), &plan);
+  EXPECT_EQ(status.code, TESSERA_DEVICE_UNAVAILABLE);
+  EXPECT_NE(status.message.find("finds no GPU"), std::string::npos) << status.message;
+
+  cuda::runtime::pretend_gpus({gpu_of(90), gpu_of(75)});
+  tessera_device second = cuda_device();
+  second.index = 1;
+  EXPECT_EQ(core::plan(problem, second, &plan).code, TESSERA_DEVICE_UNAVAILABLE);
+  second.index = 2;
+  status = core::plan(problem, second, &plan);
+  EXPECT_NE(status.message.find("there is no GPU 2: this machine has 2, numbers 0 to 1"), std::string::npos)
+      << status.message;
+}
+
+}  // namespace
+}  // namespace tessera
