@@ -15,19 +15,20 @@ _no_override = torch._C._disabled_torch_function_impl  # what parameters and fak
 
 
 @torch.compiler.assume_constant_result
-def device_refusal(kind: str) -> str | None:
-    """What the library says about a device, asked once with one element."""
-    if kind not in _device_answers:
-        probe = torch.zeros(1, 1, 1, 1, device=kind)
+def device_refusal(kind: str, dtype: torch.dtype) -> str | None:
+    """What the library says about a dtype on a device, asked once with one row."""
+    if (kind, dtype) not in _device_answers:
+        answer = None
         try:
+            probe = torch.zeros(1, 1, 1, 64, device=kind, dtype=dtype)
             _binding.plan(probe, probe, probe)
-            _device_answers[kind] = None
         except Exception as error:  # whatever a device's producer raises is the reason
-            _device_answers[kind] = f"query is on {kind}: {error}"
-    return _device_answers[kind]
+            answer = f"query is {dtype} on {kind}: {error}"
+        _device_answers[kind, dtype] = answer
+    return _device_answers[kind, dtype]
 
 
-_device_answers: dict[str, str | None] = {"cpu": None}
+_device_answers: dict[tuple[str, torch.dtype], str | None] = {}
 
 
 def _kind_refusal(tensors) -> str | None:
@@ -98,16 +99,16 @@ def refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> s
         return "is_causal and attn_mask are both given, which PyTorch documents as an error"
     if not (query.device == key.device == value.device):
         return f"query, key and value are on {query.device}, {key.device} and {value.device}"
-    if query.device.type != "cpu":
-        why = device_refusal(query.device.type)
-        if why is not None:
-            return why
     cast = _autocast_dtype(query)
     for name, t in tensors[:3]:
         if t.dtype not in _DTYPES:
             return f"{name} is {t.dtype}; float32, float16 or bfloat16 is accepted"
         if cast is None and t.dtype != query.dtype:
             return f"{name} is {t.dtype}, but query is {query.dtype}"
+    if query.device.type != "cpu":
+        why = device_refusal(query.device.type, cast or query.dtype)
+        if why is not None:
+            return why
     why = _shape_refusal(query, key, value, enable_gqa)
     if why is None and attn_mask is not None:
         why = _mask_refusal(query, attn_mask)

@@ -199,7 +199,7 @@ def _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa):
         return None
     if attn_mask is not None and (type(attn_mask) is not plain or is_causal):
         return None
-    if not query.is_cpu and device_refusal(query.device.type) is not None:
+    if not query.is_cpu and device_refusal(query.device.type, query.dtype) is not None:
         return None
     # Fewer K/V heads mean grouping to the library, which PyTorch does only when asked.
     if query.dim() != 4 or key.dim() != 4 or (query.size(1) != key.size(1) and not enable_gqa):

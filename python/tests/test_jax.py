@@ -122,11 +122,16 @@ def test_refusals():
         jax.block_until_ready(tessera.attend(*(t.astype(jnp.int8) for t in (q, k, v))))
 
 
-def test_cuda_arrays_say_not_yet():
+def test_cuda_arrays():
     try:
         gpu = jax.devices("cuda")[0]
     except RuntimeError as error:
         pytest.skip(f"JAX has no CUDA device here ({str(error).splitlines()[0]})")
-    q, k, v = (jax.device_put(t, gpu) for t in reference.random_inputs(8, 1, 2, 2, 5, 7, 16))
-    with pytest.raises(Exception, match="this build of Tessera has no CUDA kernels"):
-        jax.block_until_ready(tessera.attend(q, k, v))
+    host = reference.random_inputs(8, 1, 4, 2, 33, 65, 64, dtype=np.float16)
+    q, k, v = (jax.device_put(t, gpu) for t in host)
+    try:
+        out = np.asarray(tessera.attend(q, k, v, causal="bottom-right"))
+    except Exception as error:
+        assert "device.kind is 2 (cuda), but" in str(error)
+        pytest.skip(f"refused, as it should be: {error}")
+    np.testing.assert_allclose(out.astype(np.float64), reference.attend(*host, causal="bottom-right")[0], atol=3e-3)
