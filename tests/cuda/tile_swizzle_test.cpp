@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -144,6 +145,72 @@ TEST(SwizzleWord, AlongARowItTouchesEveryBankToo) {
       for (int lane = 0; lane < 32; ++lane) banks.insert(swizzle_word(row, 32 * group + lane) % 32);
       EXPECT_EQ(banks.size(), 32u);
     }
+}
+
+// Rungs 2 to 4 compute the place of piece 4 * w4 + w of row 4 * r4 + r in two halves, one of them a constant.
+TEST(Swizzles, SplitIntoAPartOfFoursAndARest) {
+  for (int row = 0; row < 32; ++row)
+    for (int piece = 0; piece < 64; ++piece) {
+      const int r4 = row / 4 * 4, r = row % 4, p4 = piece / 4 * 4, p = piece % 4;
+      EXPECT_EQ(swizzle_word(r4, p4) + swizzle_word(r, p), swizzle_word(row, piece));
+      EXPECT_EQ(swizzle_chunk<8>(r4, p4) + swizzle_chunk<8>(r, p), swizzle_chunk<8>(row, piece));
+      EXPECT_EQ(swizzle_chunk<16>(r4, p4) + swizzle_chunk<16>(r, p), swizzle_chunk<16>(row, piece));
+    }
+}
+
+// Most different words that one bank is asked for: the turns that a 4-byte access of a warp takes.
+template <class WordOfLane>
+std::size_t word_turns(WordOfLane word_of_lane) {
+  std::array<std::set<int>, 32> asked;
+  for (int lane = 0; lane < 32; ++lane) asked[word_of_lane(lane) % 32].insert(word_of_lane(lane));
+  std::size_t most = 0;
+  for (const auto& each : asked) most = std::max(most, each.size());
+  return most;
+}
+
+// A warp of rung 2: eight query rows, four lanes a row, each with a key of its own, all at one word; then one
+// value row, where each lane of a row has a word of its own.
+template <class Place>
+void expect_free_quads(int words, Place place) {
+  for (int word = 0; word < words; ++word)
+    for (int first = 0; first < 32; first += 8) {
+      EXPECT_EQ(word_turns([&](int lane) { return place(first + lane / 4, word); }), 1u)
+          << "query word " << word;
+      EXPECT_EQ(word_turns([&](int lane) { return place(first + lane % 4, word); }), 1u)
+          << "key word " << word;
+      EXPECT_EQ(word_turns([&](int lane) { return place(first, word / 4 * 4 + lane % 4); }), 1u)
+          << "value " << word;
+    }
+}
+
+TEST(Quads, PaddedAndSwizzledRowsAreFreeOfConflictsAndPlainOnesAreNot) {
+  for (const int words : {32, 64}) {
+    expect_free_quads(words, [&](int row, int word) { return row * (words + 1) + word; });
+    expect_free_quads(words, [&](int row, int word) { return row * words + swizzle_word(row, word); });
+    EXPECT_EQ(word_turns([&](int lane) { return lane / 4 * words; }), 8u);
+  }
+}
+
+// The same with 16 bytes a lane, eight lanes at a time.
+template <int kChunks>
+void expect_free_wide_quads() {
+  for (int chunk = 0; chunk < kChunks; ++chunk)
+    for (int first = 0; first < 32; first += 4) {
+      std::array<int, 8> query{}, key{}, value{};
+      for (int i = 0; i < 8; ++i) {
+        query[i] = address_of<kChunks>(first + i / 4, chunk);
+        key[i] = address_of<kChunks>(first + i % 4, chunk);
+        value[i] = address_of<kChunks>(first, chunk / 4 * 4 + i % 4);
+      }
+      EXPECT_EQ(turns(query), 1) << chunk;
+      EXPECT_EQ(turns(key), 1) << chunk;
+      EXPECT_EQ(turns(value), 1) << chunk;
+    }
+}
+
+TEST(Quads, WideLoadsAreFreeOfConflicts) {
+  expect_free_wide_quads<8>();
+  expect_free_wide_quads<16>();
 }
 
 }  // namespace
