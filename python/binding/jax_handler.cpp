@@ -176,6 +176,12 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
     xla::StreamGetArgs stream{sizeof(xla::StreamGetArgs), nullptr, frame.context, nullptr};
     if (xla::Error* error = frame.api->stream_get(&stream); error != nullptr) return error;
     device.stream = stream.stream;
+    // An XLA from before this question has the first GPU only, as far as we can know.
+    if (frame.api->struct_size >= sizeof(xla::Api) && frame.api->device_ordinal_get != nullptr) {
+      xla::DeviceOrdinalGetArgs which{sizeof(xla::DeviceOrdinalGetArgs), nullptr, frame.context, 0};
+      if (xla::Error* error = frame.api->device_ordinal_get(&which); error != nullptr) return error;
+      device.index = which.device_ordinal;
+    }
   }
   const tessera_status status = tessera_attend(&problem, &device);
   if (status == TESSERA_OK) return nullptr;

@@ -86,6 +86,13 @@ struct StreamGetArgs {
   void* stream;  // out
 };
 
+struct DeviceOrdinalGetArgs {
+  std::size_t struct_size;
+  Extension* extensions;
+  Context* context;
+  std::int32_t device_ordinal;  // out
+};
+
 struct Api {
   std::size_t struct_size;
   Extension* extensions;
@@ -96,6 +103,9 @@ struct Api {
   void (*error_destroy)(void*);
   Error* (*handler_register)(void*);
   Error* (*stream_get)(StreamGetArgs*);
+  // Not needed here: types, contexts, state, device memory, threads, futures and the run's number.
+  void (*others[12])();
+  Error* (*device_ordinal_get)(DeviceOrdinalGetArgs*);  // there if struct_size says so
 };
 
 enum Stage : int { kExecute = 3 };
