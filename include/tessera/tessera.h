@@ -119,12 +119,13 @@ typedef struct tessera_attention {
 typedef int32_t tessera_device_kind;
 enum { TESSERA_CPU = 1, TESSERA_CUDA = 2 };
 
-/* Where and how to compute. */
+/* Where and how to compute. Every tensor of the problem must be memory of that device; a GPU also takes
+ * pinned and managed memory. */
 typedef struct tessera_device {
   size_t struct_size;
   tessera_device_kind kind;
   int32_t index;   /* which GPU; 0 on a CPU */
-  void* stream;    /* cudaStream_t; NULL on a CPU */
+  void* stream;    /* cudaStream_t of that GPU, NULL is the legacy default stream; NULL on a CPU */
   int32_t threads; /* CPU threads; 0 means all cores */
   int32_t reserved;
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
@@ -143,8 +144,10 @@ typedef struct tessera_plan_info {
   double bytes;            /* least traffic: every visible input once, every output once */
 } tessera_plan_info;
 
-/* Computes one problem. On a CPU it returns when the output is written. Safe from many threads at
- * once. On any status but TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
+/* Computes one problem. On a CPU it returns when the output is written. On a GPU it puts the work on the
+ * stream and returns: no waiting, no allocation, and the stream may be captured into a CUDA graph; values in
+ * key_lengths cannot be looked at then and are clamped to 0 ... keys. Safe from many threads at once. On any
+ * status but TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
 /* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */

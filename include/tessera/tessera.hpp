@@ -185,6 +185,7 @@ inline Device cpu(CpuOptions options = {}) {
   d.kernel = options.kernel;
   return d;
 }
+// A GPU: the call returns once the work is on the stream (a cudaStream_t; null is the default stream).
 inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* kernel = nullptr) {
   Device d = TESSERA_DEVICE_INIT;
   d.kind = TESSERA_CUDA;

@@ -38,7 +38,15 @@ Status launch(const Problem& problem, const tessera_device& device, const Launch
 const std::vector<Kernel>& kernels() {
   static const std::vector<Kernel> table = [] {
     std::vector<Kernel> rows = cpu::kernels();
-    rows.push_back({"cpu_faulty", TESSERA_CPU, "wrong in one element", missing, supports, geometry, launch});
+    Kernel faulty;
+    faulty.name = "cpu_faulty";
+    faulty.device = TESSERA_CPU;
+    faulty.summary = "wrong in one element";
+    faulty.missing = missing;
+    faulty.supports = supports;
+    faulty.geometry = geometry;
+    faulty.launch = launch;
+    rows.push_back(faulty);
     return rows;
   }();
   return table;
