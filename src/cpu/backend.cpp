@@ -13,7 +13,7 @@
 #include "cpu/pool.hpp"
 #include "cpu/schedule.hpp"
 #include "cpu/scratch.hpp"
-#include "cpu/simd.hpp"
+#include "cpu/targets.hpp"
 
 namespace tessera::cpu {
 namespace {
