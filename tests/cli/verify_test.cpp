@@ -90,5 +90,14 @@ TEST(Verify, AWrongKernelIsFoundAndReproduced) {
   EXPECT_TRUE(again.says("output[0,1,4,15]")) << again.out;
 }
 
+// Half its tolerance, many times the derived bound.
+TEST(Verify, AKernelWithAToleranceIsHeldToThatInsteadOfTheBound) {
+  const Outcome passed = run_faulty("verify plain_f32 --input normal --kernel cpu_loose --json");
+  EXPECT_CODE(passed, 0);
+  const double ratio = passed.json()["kernels"][0]["worst_error_over_bound"];
+  EXPECT_GT(ratio, 0.2);
+  EXPECT_LT(ratio, 0.6);
+}
+
 }  // namespace
 }  // namespace tessera::cli_tests
