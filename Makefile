@@ -31,9 +31,9 @@ bench: ## time Tessera beside oneDNN and OpenBLAS on this CPU (BENCH_FLAGS=--hel
 
 fuzz: ## fuzz every parser and the validator for FUZZ_SECONDS (300) each
 	@scripts/setup build test
-	@cmake --preset fuzz -DTESSERA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DTESSERA_FUZZ_KERNELS=ON > /dev/null
-	@cmake --build --preset fuzz
-	@ctest --preset fuzz
+	@cmake --preset asan -DTESSERA_FUZZ=ON -DTESSERA_FUZZ_SECONDS=$(FUZZ_SECONDS) -DTESSERA_FUZZ_KERNELS=ON > /dev/null
+	@cmake --build --preset asan --target tessera_fuzzers
+	@ctest --preset asan -L fuzz
 
 format: ## rewrite the sources with clang-format
 	@scripts/setup test

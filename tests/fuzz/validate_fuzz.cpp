@@ -11,20 +11,32 @@
 
 #include "core/plan.hpp"
 #include "core/problem.hpp"
-#include "cpu/backend.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 using namespace tessera::core;
 
-// In place of the real backend: one kernel that takes everything and is never run.
-std::vector<Kernel> tessera::cpu::kernels() {
-  return {{.name = "cpu_none",
-           .device = TESSERA_CPU,
-           .summary = "",
-           .missing = [](const tessera_device&) { return std::string(); },
-           .supports = [](const Problem&) { return Status{}; },
-           .geometry = [](const Problem&, const tessera_device&) { return Launch{}; },
-           .launch = [](const Problem&, const tessera_device&, const Launch&) -> Status { std::abort(); }}};
+// In place of the real table: one kernel that takes everything and is never run.
+const std::vector<Kernel>& tessera::core::kernels() {
+  static const std::vector<Kernel> table = {
+      {.name = "cpu_none",
+       .device = TESSERA_CPU,
+       .summary = "",
+       .missing = [](const tessera_device&) { return std::string(); },
+       .supports = [](const Problem&) { return Status{}; },
+       .geometry = [](const Problem&, const tessera_device&) { return Launch{}; },
+       .launch = [](const Problem&, const tessera_device&, const Launch&) -> Status { std::abort(); }}};
+  return table;
 }
+
+// And no GPU.
+namespace tessera::cuda::runtime {
+const Gpu* find_gpu(int, std::string* why) {
+  *why = "none";
+  return nullptr;
+}
+Status check_reachable(const Problem&, const tessera_device&) { return {}; }
+Status check_on_host(const Problem&) { return {}; }
+}  // namespace tessera::cuda::runtime
 
 namespace {
 
