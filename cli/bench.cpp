@@ -127,7 +127,7 @@ void add_bench(CLI::App& app, int* exit_code) {
   options->device.add_to(
       *verb, "Time this kernel instead of the plan's choice; may be repeated; 'all' for every one");
   verb->add_flag("--ladder", options->ladder,
-                 "Every rung of the ladder on a GPU, with the gain of each over the one before");
+                 "Every rung of the ladder on a GPU, with the gain of each over the one below");
   verb->add_option("--min-time", options->min_time_s,
                    "Seconds of samples per kernel and case [0.5 on a CPU, 0.2 on a GPU]")
       ->type_name("S")

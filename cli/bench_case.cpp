@@ -18,14 +18,12 @@ namespace tessera::cli {
 namespace {
 
 struct Contender {
-  std::string kernel;
+  const core::Kernel* kernel = nullptr;
   bool by_plan = false;
-  int rung = 0;
 };
 
-// Rungs from the lowest up, kernels of no rung (what users get) behind them, the best of those last.
+// Rungs from the lowest up, and behind them the kernels of no rung: what users get.
 std::vector<Candidate> climbing(std::vector<Candidate> all) {
-  std::reverse(all.begin(), all.end());  // the table has the best first
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
     const auto height = [](const Candidate& c) { return c.kernel->rung == 0 ? 1000 : c.kernel->rung; };
     return height(a) < height(b);
@@ -44,7 +42,7 @@ std::vector<Contender> contenders(const cases::Instance& instance, const BenchPl
     core::Plan plan;
     if (const core::Status s = core::plan(problem, wish.device, &plan); !s.ok())
       throw Stop(kExitUnavailable, fmt::format("case '{}': {}", name, s.message));
-    chosen.push_back({std::string(plan.kernel->name), true, plan.kernel->rung});
+    chosen.push_back({plan.kernel, true});
   }
   const bool all = wish.ladder || std::count(wish.kernels.begin(), wish.kernels.end(), "all") > 0;
   std::vector<Candidate> here = candidates(wish.device, all ? std::vector<std::string>{} : wish.kernels);
@@ -52,10 +50,9 @@ std::vector<Contender> contenders(const cases::Instance& instance, const BenchPl
   for (const Candidate& each : here) {
     if (by_plan && each.name != incumbent) continue;
     const bool there = std::any_of(chosen.begin(), chosen.end(),
-                                   [&](const Contender& other) { return other.kernel == each.name; });
+                                   [&](const Contender& other) { return other.kernel == each.kernel; });
     if (there || !each.missing.empty()) continue;
-    if (const core::Status s = each.kernel->supports(problem); s.ok())
-      chosen.push_back({each.name, false, each.kernel->rung});
+    if (const core::Status s = each.kernel->supports(problem); s.ok()) chosen.push_back({each.kernel, false});
   }
   if (chosen.empty())
     throw Stop(kExitUnavailable, fmt::format("case '{}': no chosen kernel can compute it", name));
@@ -81,12 +78,13 @@ BenchRow verified_row(cases::Instance& instance, const cases::Expected& expected
                       tessera_device device) {
   BenchRow row;
   row.shape = instance.shape();
-  row.kernel = contender.kernel;
+  row.kernel = std::string(contender.kernel->name);
   row.by_plan = contender.by_plan;
-  row.rung = contender.rung;
+  row.rung = contender.kernel->rung;
+  row.tolerance = contender.kernel->tolerance;
   row.device = device_label(device);
   row.threads = device.kind == TESSERA_CPU ? resolve_threads(device.threads) : 0;
-  device.kernel = contender.kernel.c_str();
+  device.kernel = row.kernel.c_str();
   const cases::Verdict verdict = cases::judge(instance, expected, device);
   row.verified = verdict.passed;
   row.worst_ratio = verdict.worst_ratio;

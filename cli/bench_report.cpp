@@ -63,6 +63,20 @@ std::string machine_line(const std::vector<BenchRow>& rows, const Json& machine)
                      text("cuda_runtime"), commit(), clocks);
 }
 
+// What a step is measured against: the fastest of the rung below, of those held to the derived bound. For
+// kernels of no rung that is the top of the ladder.
+const BenchRow* rung_below(const std::vector<BenchRow>& rows, const BenchRow& row) {
+  const auto height = [](const BenchRow& r) { return r.rung == 0 ? 1000 : r.rung; };
+  const BenchRow* best = nullptr;
+  for (const BenchRow& other : rows) {
+    if (!other.verified || other.tolerance > 0 || !(other.shape == row.shape)) continue;
+    if (height(other) >= height(row)) continue;
+    const bool higher = best == nullptr || height(other) > height(*best);
+    if (higher || (height(other) == height(*best) && other.stats.p50_us < best->stats.p50_us)) best = &other;
+  }
+  return best;
+}
+
 void print_verification(const std::vector<BenchRow>& rows) {
   fmt::print("Verified before timing (error / bound):\n");
   for (const BenchRow& row : rows) {
@@ -104,7 +118,7 @@ void print_ladder(const std::vector<BenchRow>& rows, const Json& machine, bool q
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     while (end < rows.size() && rows[end].shape == rows[begin].shape) ++end;
     Table table(columns);
-    const BenchRow *first = nullptr, *before = nullptr;
+    const BenchRow* first = nullptr;
     for (std::size_t n = begin; n < end; ++n) {
       const BenchRow& row = rows[n];
       const std::string rung = row.rung > 0 ? std::to_string(row.rung) : "";
@@ -113,22 +127,26 @@ void print_ladder(const std::vector<BenchRow>& rows, const Json& machine, bool q
         continue;
       }
       if (first == nullptr) first = &row;
-      const double step = before == nullptr ? 1 : before->stats.p50_us / row.stats.p50_us;
+      const BenchRow* below = rung_below(rows, row);
+      const double step = below == nullptr ? 1 : below->stats.p50_us / row.stats.p50_us;
       const double total = first->stats.p50_us / row.stats.p50_us;
-      report["results"][n]["step_gain"] = step;
-      report["results"][n]["gain_since_first"] = total;
+      Json& json = report["results"][n];
+      json["step_gain"] = step;
+      json["step_over"] = below == nullptr ? "" : below->kernel;
+      json["gain_since_first"] = total;
       table.add({rung, row.kernel, paint(Ink::bold, us(row.stats.p50_us)), us(row.stats.p90_us),
                  fmt::format("{:.1f}", row.gflops() / 1e3),
                  row.floor_us > 0 ? fmt::format("{:.0f}%", row.floor_percent()) : "-",
-                 before == nullptr ? "" : fmt::format("{:.2f}×", step), fmt::format("{:.1f}×", total),
+                 below == nullptr ? "" : fmt::format("{:.2f}×", step), fmt::format("{:.1f}×", total),
                  fmt::format("{:.3f}", row.worst_ratio)});
-      before = &row;
     }
     if (!quiet)
       fmt::print("\n{}  {}\n{}", paint(Ink::bold, rows[begin].shape.name),
                  paint(Ink::dim, cases::words(rows[begin].shape)), table.text());
   }
-  if (!quiet) print_verification(rows);
+  if (quiet) return;
+  fmt::print("{}\n", paint(Ink::dim, "step gain: over the fastest kernel of the rung below."));
+  print_verification(rows);
 }
 
 bool gate(const std::vector<BenchRow>& rows, const SavedResults& saved, bool quiet, Json& report) {

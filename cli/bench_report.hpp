@@ -11,7 +11,7 @@ namespace tessera::cli {
 // The machine, the times, and what each was verified against.
 void print_rows(const std::vector<BenchRow>& rows, const Json& machine);
 
-// A table a case: each kernel with its gain over the one before. Adds step_gain to the rows of the report.
+// A table a case: each kernel with its gain over the rung below. Adds step_gain and step_over to the report.
 void print_ladder(const std::vector<BenchRow>& rows, const Json& machine, bool quiet, Json& report);
 
 struct SavedResults {

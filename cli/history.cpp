@@ -32,6 +32,7 @@ Json row_json(const BenchRow& row) {
   json["device"] = row.device;
   json["threads"] = row.threads;
   if (row.rung > 0) json["rung"] = row.rung;
+  if (row.tolerance > 0) json["tolerance"] = row.tolerance;
   json["verified"] = row.verified;
   json["verification"] = row.verification;
   if (!row.verified) return json;

@@ -25,7 +25,8 @@ struct BenchRow {
   Stats stats;  // of single calls on a CPU, of graph replays on a GPU
   double floor_us = 0;
   std::string wall;
-  int rung = 0;  // of the ladder
+  int rung = 0;          // of the ladder
+  double tolerance = 0;  // what it was judged by, if not by the derived bound
   std::optional<GpuTimes> gpu;
 
   [[nodiscard]] double gflops() const { return cases::work(shape).flops / stats.p50_us / 1e3; }
