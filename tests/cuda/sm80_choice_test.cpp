@@ -1,0 +1,56 @@
+// The production kernel's tiles on every arch, without a GPU: whatever a problem gets must fit there.
+#include <gtest/gtest.h>
+
+#include "cases/case.hpp"
+#include "cli/select.hpp"
+#include "cuda/sm80/choose.hpp"
+
+namespace tessera::cuda::sm80 {
+namespace {
+
+// CUDA programming guide, technical specifications by compute capability: shared memory a block may ask for.
+struct Limit {
+  int arch;
+  int sms;
+  int shared_bytes;
+};
+constexpr Limit kLimits[] = {{80, 108, 163 * 1024}, {86, 82, 99 * 1024},    {89, 58, 99 * 1024},
+                             {90, 132, 227 * 1024}, {100, 148, 227 * 1024}, {120, 170, 99 * 1024}};
+
+TEST(Sm80, EveryChoiceFitsItsGpu) {
+  int judged = 0;
+  for (const cases::Case& named : cases::all()) {
+    for (const tessera_dtype dtype : {TESSERA_F16, TESSERA_BF16}) {
+      cases::Case c = named;
+      c.dtype = dtype;
+      const core::Problem problem = cli::validated(c);
+      if (!production_row().supports(problem).ok()) continue;
+      const HeadDims dims = padded_dims(problem);
+      EXPECT_GE(dims.dim, problem.dim) << c.name;
+      EXPECT_GE(dims.value_dim, problem.value_dim) << c.name;
+      for (const Limit& gpu : kLimits) {
+        const Variant variant = variant_for(problem, gpu.arch, gpu.sms);
+        const Config config = config_for(code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
+        EXPECT_LE(config.shared_bytes(), gpu.shared_bytes) << c.name << " on sm_" << gpu.arch;
+        EXPECT_LE(config.threads(), 1024) << c.name << " on sm_" << gpu.arch;
+        ++judged;
+      }
+    }
+  }
+  EXPECT_GT(judged, 500);
+}
+
+TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
+  const auto variant = [](const char* words) {
+    std::string error;
+    return variant_for(cli::validated(*cases::parse(words, &error)), 90, 132);
+  };
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16"), Variant::plain);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 mask=boolean"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=-0.1"), Variant::general);
+}
+
+}  // namespace
+}  // namespace tessera::cuda::sm80
