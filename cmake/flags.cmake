@@ -11,13 +11,17 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(tessera_flags INTERFACE)
 target_compile_options(tessera_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wcast-align -Wformat=2
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Werror -Wshadow -Wcast-align -Wformat=2>
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
-  $<$<CONFIG:Debug>:-O1>
-  $<$<CONFIG:Release>:-O2>)
+  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Debug>>:-O1>
+  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O2>)
 
 # The numbers must not depend on the compiler's mood: a*b+c is fused only where the source says so.
-target_compile_options(tessera_flags INTERFACE -ffp-contract=off)
+target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+
+# nvcc and ptxas: every warning is an error, and ptxas reports what each kernel takes.
+target_compile_options(tessera_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -Xptxas=-v>)
 
 if(TESSERA_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -40,7 +40,8 @@ struct Kernel {
   Launch (*geometry)(const Problem& problem, const tessera_device& device);
   Status (*launch)(const Problem& problem, const tessera_device& device, const Launch& launch);
   int rung = 0;  // of the ladder in docs/ladder.md; 0 = not one of its kernels
-  // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the bound.
+  // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the
+  // bound.
   double tolerance = 0;
   Budget budget;
   std::string_view symbol;  // what its CUDA functions are called: "ladder::scalar<"

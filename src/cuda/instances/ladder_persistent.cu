@@ -1,0 +1,14 @@
+#include "cuda/ladder/persistent.hpp"
+
+namespace tessera::cuda::ladder {
+
+const void* persistent_function(bool bf16, int dim) {
+  if (dim == 64) {
+    return bf16 ? reinterpret_cast<const void*>(persistent<__nv_bfloat16, 64>)
+                : reinterpret_cast<const void*>(persistent<__half, 64>);
+  }
+  return bf16 ? reinterpret_cast<const void*>(persistent<__nv_bfloat16, 128>)
+              : reinterpret_cast<const void*>(persistent<__half, 128>);
+}
+
+}  // namespace tessera::cuda::ladder

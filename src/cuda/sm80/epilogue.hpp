@@ -1,0 +1,159 @@
+// The end of a row tile: key splits are merged, rows divided by their sums, and written out through the
+// query's shared memory so that every store is 16 bytes of a row.
+#pragma once
+
+#include "cuda/ptx/registers.hpp"
+#include "cuda/sm80/mainloop.hpp"
+#include "cuda/tile/careful.hpp"
+
+namespace tessera::cuda::sm80 {
+
+template <Config C>
+__device__ inline void start_rows(Rows<C>& rows, Output<C>& o) {
+#pragma unroll
+  for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+    for (int n = 0; n < C.value_dim / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) o[m][n][e] = 0.0f;
+#pragma unroll
+  for (int r = 0; r < Rows<C>::kCount; ++r) {
+    rows.reference[r] = tile::kLowest;
+    rows.sum[r] = 0.0f;
+  }
+}
+
+// Sums of a row's four threads.
+template <Config C>
+__device__ inline void join_sums(Rows<C>& rows) {
+#pragma unroll
+  for (int r = 0; r < Rows<C>::kCount; ++r) {
+    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
+    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
+  }
+}
+
+// Splits 1, 2, ... leave their results in the ring, which nobody uses any more; split 0 takes them in, in
+// that order.
+template <Config C>
+__device__ inline void merge_splits(Rows<C>& rows, Output<C>& o, float* memory) {
+  constexpr int kWarpFloats = C.row_tiles * 16 * (C.value_dim + 8);
+  const int thread = ptx::thread_x(), lane = thread % 32, warp = thread / 32;
+  const int row_warp = warp % C.row_warps, split = warp / C.row_warps;
+  if (split > 0) {
+    float* const mine = memory + ((split - 1) * C.row_warps + row_warp) * kWarpFloats + lane;
+    int at = 0;
+#pragma unroll
+    for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < C.value_dim / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) mine[32 * at++] = o[m][n][e];
+#pragma unroll
+    for (int r = 0; r < Rows<C>::kCount; ++r) {
+      mine[32 * at++] = rows.reference[r];
+      mine[32 * at++] = rows.sum[r];
+    }
+  }
+  __syncthreads();
+  if (split > 0) return;
+#pragma unroll
+  for (int other = 1; other < C.key_splits; ++other) {
+    const float* const theirs = memory + ((other - 1) * C.row_warps + row_warp) * kWarpFloats + lane;
+    constexpr int kRowsAt = C.row_tiles * C.value_dim / 2;
+#pragma unroll
+    for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = 2 * m + h;
+        tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
+        const tile::MergeFactors f =
+            tile::merge(state, {theirs[32 * (kRowsAt + 2 * r)], theirs[32 * (kRowsAt + 2 * r + 1)]});
+        rows.reference[r] = state.reference;
+        rows.sum[r] = state.sum;
+#pragma unroll
+        for (int n = 0; n < C.value_dim / 8; ++n)
+#pragma unroll
+          for (int e = 2 * h; e < 2 * h + 2; ++e) {
+            const float more = theirs[32 * ((m * (C.value_dim / 8) + n) * 4 + e)];
+            o[m][n][e] = o[m][n][e] * f.first + more * f.second;
+          }
+      }
+  }
+}
+
+// Divides, writes lse, and rounds O into the warp's own rows of the query tile. Returns which of the warp's
+// rows (one bit each) came out NaN although their sum did not: see tile/careful.hpp.
+template <Config C, class T>
+__device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>& view, Rows<C>& rows,
+                                       Output<C>& o, char* staged, int lane, int warp_row, int first_row) {
+  unsigned suspects = 0;
+#pragma unroll
+  for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = 2 * m + h, row = warp_row + thread_row(lane, m, h);
+      tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
+      const bool there = first_row + row < view.rows;
+      const tile::RowPlace at = view.place(there ? first_row + row : 0);
+      float keep = 1.0f;
+      if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[at.head * p.sinks_stride]);
+      const float inverse = tile::inverse_sum(state) * keep;
+      if (there && lane % 4 == 0) tile::write_lse(p, view, at, tile::log_sum_exp(state));
+      float check = 0.0f;
+#pragma unroll
+      for (int n = 0; n < C.value_dim / 8; ++n) {
+        const float x = o[m][n][2 * h] * inverse, y = o[m][n][2 * h + 1] * inverse;
+        check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));  // NaN where x or y is not finite
+        const int offset = chunk_offset<C.dim>(row, n) + 4 * (lane % 4);
+        *reinterpret_cast<unsigned*>(staged + offset) = tile::pack<T>(x, y);
+      }
+      const bool suspect = there && check != check && state.sum == state.sum;
+      const unsigned ballot = __ballot_sync(0xffffffffu, suspect);
+#pragma unroll
+      for (int g = 0; g < 8; ++g) {
+        if ((ballot >> (4 * g) & 15u) != 0) suspects |= 1u << (16 * m + 8 * h + g);
+      }
+    }
+  __syncwarp();
+  return suspects;
+}
+
+template <Config C, class T, bool kAligned>
+__device__ inline void store_rows(const Params& p, const tile::BlockView<T>& view, const char* staged,
+                                  int lane, int warp_row, int first_row) {
+  constexpr int kChunks = C.value_dim / 8, kWarpRows = C.row_tiles * 16;
+#pragma unroll 2
+  for (int n = lane; n < kWarpRows * kChunks; n += 32) {
+    const int row = warp_row + n / kChunks, chunk = n % kChunks;
+    if (first_row + row >= view.rows || chunk * 8 >= p.value_dim) continue;
+    T* const out = tile::output_row(p, view, view.place(first_row + row)) + chunk * 8;
+    const uint4 words = *reinterpret_cast<const uint4*>(staged + chunk_offset<C.dim>(row, chunk));
+    if constexpr (kAligned) {
+      *reinterpret_cast<uint4*>(out) = words;
+    } else {
+      const auto* const elements = reinterpret_cast<const unsigned short*>(&words);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        if (chunk * 8 + e < p.value_dim) reinterpret_cast<unsigned short*>(out)[e] = elements[e];
+      }
+    }
+  }
+}
+
+template <Config C, class T, bool kGeneral>
+__device__ inline void write_rows(const Params& p, const tile::BlockView<T>& view, int pack_index,
+                                  Rows<C>& rows, Output<C>& o, char* staged, int first_row) {
+  const int thread = ptx::thread_x(), lane = thread % 32,
+            warp_row = thread / 32 % C.row_warps * C.row_tiles * 16;
+  unsigned suspects = finish_rows<C, T>(p, view, rows, o, staged, lane, warp_row, first_row);
+  store_rows<C, T, !kGeneral>(p, view, staged, lane, warp_row, first_row);
+  if (suspects == 0) return;
+  __syncwarp();
+  for (; suspects != 0; suspects &= suspects - 1) {
+    tile::careful_row<T>(p, view.batch, pack_index,
+                         first_row + warp_row + __ffs(static_cast<int>(suspects)) - 1);
+  }
+}
+
+}  // namespace tessera::cuda::sm80

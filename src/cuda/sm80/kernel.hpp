@@ -1,0 +1,207 @@
+// The production kernel for GPUs with mma.sync and cp.async (sm_80 and newer).
+//
+//   block: one tile of query rows of one (batch, head or pack of heads)
+//
+//   copies   | Q K0 | K1 V0 | K2 V1 | ...          cp.async, C.stages slots each for K and V
+//   tile i   | barrier | start K(i+s) V(i+s-1) | rescale O if needed
+//            | S(i+1) = Q K(i+1)   beside   P(i) = exp2(S(i))      (C.overlap: in one stretch of code)
+//            | O += P(i) V(i)      beside   largest of S(i+1)
+//
+// One barrier a tile: it says both that the copies for this tile have landed and that everyone is done with
+// the slots that are filled next.
+#pragma once
+
+#include "cuda/ptx/registers.hpp"
+#include "cuda/sm80/epilogue.hpp"
+
+namespace tessera::cuda::sm80 {
+
+// Which tile a block is at, asked again whenever it is needed: the loop has no register to keep it in.
+// Grid: row tiles, packs of heads, batch entries. The row tiles of one head run side by side and share its
+// K and V in L2; where the last of them sees most keys it comes first, so that none is left over at the end.
+struct GridPlace {
+  __device__ int row_tile(const Params& p) const {
+    return p.longest_first != 0 ? static_cast<int>(gridDim.x) - 1 - ptx::block_x() : ptx::block_x();
+  }
+  __device__ int pack_index(const Params&) const { return ptx::block_y(); }
+  __device__ int batch(const Params&) const { return ptx::block_z(); }
+};
+
+// kGeneral: every option of the interface and any alignment. Else: band and key lengths, 16-byte rows.
+template <Config C, class T, bool kGeneral>
+struct Block {
+  const Params& p;
+  const tile::BlockView<T>& view;
+  unsigned shared;  // the query tile's address; the ring follows
+  Lanes<C> lanes;
+  TileWalk<T, C.dim, C.tile_keys(), C.threads(), !kGeneral> keys;
+  TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), !kGeneral> values;
+  int first_row;             // of the block
+  int first_key;             // a tile's start: the first key that the block's rows see
+  int length;                // keys from there to the last one seen
+  int full_begin, full_end;  // tiles in between need no masking
+  float factor;
+
+  __device__ Block(const Params& params, const tile::BlockView<T>& block_view, const tile::KeyRange& range,
+                   int row, unsigned memory)
+      : p(params),
+        view(block_view),
+        shared(memory),
+        lanes(memory),
+        keys(view.key, p.key_strides.row, first_tile_key(range)),
+        values(view.value, p.value_strides.row, first_tile_key(range)),
+        first_row(row),
+        first_key(first_tile_key(range)),
+        length(range.end - first_key),
+        full_begin((range.full_begin - first_key + C.tile_keys() - 1) / C.tile_keys()),
+        full_end((range.full_end - first_key) / C.tile_keys()),
+        factor(kGeneral ? 1.0f : p.scale_log2) {}
+
+  __device__ static int first_tile_key(const tile::KeyRange& range) {
+    return range.begin / C.tile_keys() * C.tile_keys();
+  }
+
+  __device__ void start_query() const {
+    load_rows<T, C.dim, C.rows(), C.threads(), !kGeneral>(shared, p.dim, first_row, view.rows, [&](int row) {
+      return tile::query_row(p, view, view.place(row));
+    });
+  }
+  __device__ void start_key(int t) {
+    const int end = length - t * C.tile_keys();
+    if (end > 0)
+      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.dim, p.key_strides.row, end);
+  }
+  __device__ void start_value(int t) {
+    const int end = length - t * C.tile_keys();
+    if (end > 0)
+      values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
+                       p.value_dim, p.value_strides.row, end);
+  }
+  __device__ bool needs_mask(int t) const { return kGeneral || t < full_begin || t >= full_end; }
+
+  // Which keys every row sees, for hide_by_position: worked out once, kept where it costs no registers.
+  __device__ void write_visible() const {
+    const unsigned table = shared + C.visible_offset();
+    for (int row = static_cast<int>(threadIdx.x); row < C.rows(); row += C.threads()) {
+      const int position = view.query_of(min(first_row + row, view.rows - 1)) + view.band.offset;
+      ptx::store_shared_8(table + row * 8, position - view.band.left,
+                          min(position + view.band.right + 1, view.band.keys));
+    }
+  }
+
+  __device__ void mask(Scores<C>& s, int t) const {
+    const int thread = ptx::thread_x(), warp = thread / 32;
+    const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread, 0);
+    const int warp_first = warp % C.row_warps * C.row_tiles * 16;
+#pragma unroll
+    for (int r = 0; r < 2 * C.row_tiles; ++r) {
+      const int row = warp_first + thread_row(thread, r / 2, r % 2);
+      if constexpr (kGeneral) {
+        const tile::RowPlace at = view.place(min(first_row + row, view.rows - 1));
+        apply_options<C>(s, r, p, view.band, tile::score_row(p, view, at), key0);
+      } else {
+        const int2 visible = ptx::load_shared_8(shared + C.visible_offset() + row * 8);
+        hide_by_position<C>(s, r, visible.x - key0, visible.y - key0);
+      }
+    }
+  }
+
+  // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
+  template <bool kLast, bool kMaskNext>
+  __device__ void step(int i, Scores<C>& s, Rows<C>& rows, Output<C>& o, const Query<C>& q, bool& grew) {
+    ptx::wait_copies<C.stages - 2>();
+    __syncthreads();
+    if constexpr (!kLast) {
+      start_key(i + C.stages);
+      start_value(i + C.stages - 1);
+    }
+    ptx::commit_copies();
+    if (grew) rescale<C>(rows, o, factor);
+    Weights<C> w;
+    if constexpr (kLast) {
+      exponentiate<C, T>(w, s, rows, factor);
+      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
+    } else if constexpr (C.overlap) {
+      Scores<C> next;
+      multiply_query_key<C, T>(next, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(i + 1)));
+      exponentiate<C, T>(w, s, rows, factor);
+      if constexpr (kMaskNext) mask(next, i + 1);
+      grew = find_largest<C>(next, rows, factor);
+      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
+#pragma unroll
+      for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+        for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) s[m][n][e] = next[m][n][e];
+    } else {
+      exponentiate<C, T>(w, s, rows, factor);
+      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
+      multiply_query_key<C, T>(s, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(i + 1)));
+      if constexpr (kMaskNext) mask(s, i + 1);
+      grew = find_largest<C>(s, rows, factor);
+    }
+  }
+
+  __device__ void attend(Rows<C>& rows, Output<C>& o) {
+    start_query();
+    start_key(0);
+    ptx::commit_copies();
+#pragma unroll
+    for (int i = 0; i < C.stages - 1; ++i) {
+      start_key(i + 1);
+      start_value(i);
+      ptx::commit_copies();
+    }
+    if constexpr (!kGeneral) write_visible();
+    ptx::wait_copies<C.stages - 1>();
+    __syncthreads();
+    Query<C> q;
+    if constexpr (C.query_in_registers) {
+#pragma unroll
+      for (int m = 0; m < C.row_tiles; ++m)
+#pragma unroll
+        for (int k = 0; k < C.dim / 16; ++k)
+          ptx::load_matrix_x4(q[m][k], fragment_address<C.dim>(lanes.query, 16 * m, k));
+    }
+    Scores<C> s;
+    multiply_query_key<C, T>(s, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(0)));
+    if (needs_mask(0)) mask(s, 0);
+    bool grew = find_largest<C>(s, rows, factor);
+    int i = 0;
+    for (; (i + 1) * C.tile_keys() < length; ++i) {
+      if (needs_mask(i + 1)) {
+        step<false, true>(i, s, rows, o, q, grew);
+      } else {
+        step<false, false>(i, s, rows, o, q, grew);
+      }
+    }
+    step<true, false>(i, s, rows, o, q, grew);
+  }
+};
+
+template <Config C, class T, bool kGeneral, class Place>
+__device__ inline void attend_tile(const Params& p, char* shared, Place place) {
+  Rows<C> rows;
+  Output<C> o;
+  start_rows<C>(rows, o);
+  {
+    const tile::BlockView<T> view = tile::block_view<T>(p, place.batch(p), place.pack_index(p));
+    const int first_row = place.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
+    const tile::KeyRange range =
+        tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
+    Block<C, T, kGeneral> block(p, view, range, first_row, ptx::shared_address(shared));
+    if (block.length > 0) block.attend(rows, o);
+  }
+  join_sums<C>(rows);
+  if constexpr (C.key_splits > 1) {
+    __syncthreads();  // the ring is free now
+    merge_splits<C>(rows, o, reinterpret_cast<float*>(shared + C.query_bytes()));
+    if (ptx::thread_x() / 32 >= C.row_warps) return;
+  }
+  const int pack_index = place.pack_index(p);
+  write_rows<C, T, kGeneral>(p, tile::block_view<T>(p, place.batch(p), pack_index), pack_index, rows, o,
+                             shared, place.row_tile(p) * C.rows());
+}
+
+}  // namespace tessera::cuda::sm80

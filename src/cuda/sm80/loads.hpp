@@ -1,0 +1,104 @@
+// Global to shared memory for the mma.sync kernels. Rows are padded with zeros to the config's head dim, and
+// rows past the end are zeros: zero keys are masked by position, zero values add nothing.
+#pragma once
+
+#include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/registers.hpp"
+#include "cuda/tile/fragments.hpp"
+#include "cuda/tile/swizzle.hpp"
+#include "cuda/tile/view.hpp"
+
+namespace tessera::cuda::sm80 {
+
+// Byte offset of a 16-byte chunk in a tile of rows of kDim 16-bit elements.
+template <int kDim>
+__device__ inline int chunk_offset(int row, int chunk) {
+  return (row * (kDim / 8) + tile::swizzle_chunk<kDim / 8>(row, chunk)) * 16;
+}
+
+// The shared-memory address a lane gives ldmatrix, from that of its place in the first 16 columns of the
+// tile's first rows. The swizzle is an exclusive or with the row, and steps of 16 columns only flip bits of
+// it: one register does for all steps (tiles are 128-byte aligned). Row offsets are multiples of 16.
+template <int kDim>
+__device__ inline unsigned fragment_address(unsigned first, int rows, int step) {
+  constexpr int kGroup = kDim / 8 % 8 == 0 ? 4 : 2;  // steps after which the swizzle repeats
+  return (first ^ (step % kGroup * 32)) + step / kGroup * (kGroup * 32) + rows * (kDim * 2);
+}
+
+// One chunk by plain loads, for rows that are not 16-byte aligned or not a multiple of 8 elements long.
+template <class T>
+__device__ inline void copy_elements(unsigned to, const T* from, int count) {
+  uint4 words = make_uint4(0, 0, 0, 0);
+  auto* const elements = reinterpret_cast<unsigned short*>(&words);
+  const auto* const source = reinterpret_cast<const unsigned short*>(from);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) elements[i] = source[i];
+  }
+  ptx::store_shared_16(to, words);
+}
+
+// kRows rows from `first` on, wherever row_pointer(r) says that row r lies: for queries, whose heads may be
+// packed.
+template <class T, int kDim, int kRows, int kThreads, bool kAligned, class RowPointer>
+__device__ inline void load_rows(unsigned to, int dim, int first, int end, const RowPointer& row_pointer) {
+  constexpr int kChunks = kDim / 8;
+#pragma unroll 4
+  for (int n = static_cast<int>(threadIdx.x); n < kRows * kChunks; n += kThreads) {
+    const int row = n / kChunks, chunk = n % kChunks;
+    const bool there = first + row < end && chunk * 8 < dim;
+    const unsigned slot = to + chunk_offset<kDim>(row, chunk);
+    const T* const from = row_pointer(there ? first + row : 0) + (there ? chunk * 8 : 0);
+    if constexpr (kAligned) {
+      ptx::copy_async_16(slot, from, there);
+    } else {
+      copy_elements(slot, from, there ? dim - chunk * 8 : 0);
+    }
+  }
+}
+
+// The same for K and V, tile after tile. Rows are a fixed stride apart, so a thread keeps one pointer and
+// walks: a copy costs two additions and a comparison, not an address from scratch.
+template <class T, int kDim, int kRows, int kThreads, bool kAligned>
+struct TileWalk {
+  static constexpr int kChunks = kDim / 8, kCopies = kRows * kChunks;
+  static constexpr int kPassRows = kThreads / kChunks;  // rows that the threads cover at once
+  static constexpr int kActive = kPassRows * kChunks;   // threads that copy; all but for odd dims
+  static constexpr int kPasses = (kRows + kPassRows - 1) / kPassRows;
+  // The swizzle of row r + kPassRows is that of row r only if a pass is a multiple of its period.
+  static constexpr bool kSwizzleRepeats = kPassRows % 8 == 0;
+
+  const T* from;  // the thread's first chunk of the next tile
+
+  __device__ TileWalk(const T* rows, long long stride, int first) {
+    const int thread = static_cast<int>(threadIdx.x);
+    from = rows + (first + thread / kChunks) * stride + thread % kChunks * 8;
+  }
+
+  // `end`: rows from the tile's first to the end of the sequence.
+  __device__ void load_next(unsigned to, int dim, long long stride, int end) {
+    const int thread = ptx::thread_x(), row = thread / kChunks, chunk = thread % kChunks;
+    const unsigned offset = chunk_offset<kDim>(row, chunk);
+    const bool mine = (kActive == kThreads || row < kPassRows) && chunk * 8 < dim;
+    const T* at = from;
+#pragma unroll
+    for (int i = 0; i < kPasses; ++i) {
+      const int r = row + i * kPassRows;
+      const bool there = mine && r < end;
+      const unsigned slot =
+          to + (kSwizzleRepeats ? offset + i * kPassRows * kDim * 2 : chunk_offset<kDim>(r, chunk));
+      if ((kActive == kThreads || row < kPassRows) && (kRows % kPassRows == 0 || r < kRows)) {
+        if constexpr (kAligned) {
+          ptx::copy_async_16(slot, at, there);
+        } else {
+          copy_elements(slot, at, there ? dim - chunk * 8 : 0);
+        }
+      }
+      at =
+          ptx::opaque(at + kPassRows * stride);  // else all passes' multiples of the stride stay in registers
+    }
+    from += kRows * stride;
+  }
+};
+
+}  // namespace tessera::cuda::sm80

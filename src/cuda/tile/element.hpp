@@ -1,0 +1,53 @@
+// Elements to float and back, one and two at a time.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace tessera::cuda::tile {
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <class T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// A 4-byte word holds two neighbouring 16-bit elements, the first in the low half.
+template <class T>
+__device__ inline float2 unpack(unsigned word);
+template <>
+__device__ inline float2 unpack<__half>(unsigned word) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&word));
+}
+template <>
+__device__ inline float2 unpack<__nv_bfloat16>(unsigned word) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
+}
+
+template <class T>
+__device__ inline unsigned pack(float low, float high);
+template <>
+__device__ inline unsigned pack<__half>(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+template <>
+__device__ inline unsigned pack<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+}  // namespace tessera::cuda::tile

@@ -1,0 +1,69 @@
+// What may happen to a score between Q K and the softmax: scale, softcap, ALiBi, mask tensor, band. In: the
+// dot product. Out: the score times log2(e), -inf where the key is hidden.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/tile/softmax.hpp"
+#include "cuda/tile/view.hpp"
+
+namespace tessera::cuda::tile {
+
+// Of one row: what does not depend on the key.
+struct ScoreRow {
+  int query;
+  float slope;
+  const void* mask;  // at key 0
+};
+
+template <class T>
+__device__ inline ScoreRow score_row(const Params& p, const BlockView<T>& v, RowPlace at) {
+  ScoreRow row{at.query, 0.0f, nullptr};
+  if (p.alibi_slopes != nullptr) {
+    row.slope = p.alibi_slopes[v.batch * p.alibi_batch_stride + at.head * p.alibi_head_stride];
+  }
+  if (p.mask_kind != MaskTensorKind::none) {
+    const long long offset =
+        v.batch * p.mask_strides[0] + at.head * p.mask_strides[1] + at.query * p.mask_strides[2];
+    const int size = p.mask_kind == MaskTensorKind::boolean        ? 1
+                     : p.mask_kind == MaskTensorKind::additive_f32 ? 4
+                                                                   : 2;
+    row.mask = static_cast<const char*>(p.mask) + offset * size;
+  }
+  return row;
+}
+
+__device__ inline float additive_mask(const Params& p, const void* mask, int key) {
+  const long long at = key * p.mask_strides[3];
+  switch (p.mask_kind) {
+    case MaskTensorKind::additive_f32:
+      return static_cast<const float*>(mask)[at];
+    case MaskTensorKind::additive_f16:
+      return __half2float(static_cast<const __half*>(mask)[at]);
+    case MaskTensorKind::additive_bf16:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(mask)[at]);
+    default:
+      return static_cast<const unsigned char*>(mask)[at] != 0 ? 0.0f : minus_infinity();
+  }
+}
+
+// With every option of the interface.
+__device__ inline float general_score(const Params& p, const Band& band, const ScoreRow& row, int key,
+                                      float dot) {
+  if (!band.visible(row.query, key)) return minus_infinity();
+  float s = dot * p.scale;
+  if (p.softcap > 0.0f) s = p.softcap * tanhf(s / p.softcap);
+  if (p.alibi_slopes != nullptr) {
+    const int distance = row.query + band.offset - key;
+    s -= row.slope * static_cast<float>(distance < 0 ? -distance : distance);
+  }
+  if (p.mask_kind != MaskTensorKind::none) {
+    const float add = additive_mask(p, row.mask, key);
+    if (p.mask_kind == MaskTensorKind::boolean && add != 0.0f) return minus_infinity();  // whatever s is
+    s += add;
+  }
+  return s * kLog2E;
+}
+
+}  // namespace tessera::cuda::tile

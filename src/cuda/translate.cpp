@@ -1,0 +1,109 @@
+#include "cuda/translate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/tile/softmax.hpp"
+
+namespace tessera::cuda {
+namespace {
+
+Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stride, t.row_stride}; }
+
+// A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
+int reach(const core::Problem& problem, std::int64_t keys_away) {
+  return problem.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway)) : kFarAway;
+}
+
+MaskTensorKind mask_kind(const core::MaskTensor& mask) {
+  if (mask.kind == core::MaskKind::none) return MaskTensorKind::none;
+  if (mask.kind == core::MaskKind::boolean) return MaskTensorKind::boolean;
+  return mask.dtype == TESSERA_F32   ? MaskTensorKind::additive_f32
+         : mask.dtype == TESSERA_F16 ? MaskTensorKind::additive_f16
+                                     : MaskTensorKind::additive_bf16;
+}
+
+bool rows_of_16_bytes(const core::Tensor4& t, std::int64_t row_bytes, std::int64_t element_bytes) {
+  const auto aligned = [](std::int64_t bytes) { return bytes % 16 == 0; };
+  return aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data) % 16)) &&
+         aligned(row_bytes) && aligned(t.batch_stride * element_bytes) &&
+         aligned(t.head_stride * element_bytes) && aligned(t.row_stride * element_bytes);
+}
+
+}  // namespace
+
+core::Status within_limits(const core::Problem& p) {
+  constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
+  if (p.queries > kMaxLength || p.keys > kMaxLength || p.queries * p.group() > kMaxLength) {
+    return core::unsupported(
+        fmt::format("queries is {} (times {} heads that share K and V) and keys is {}; the "
+                    "CUDA kernels take up to {}",
+                    p.queries, p.group(), p.keys, kMaxLength));
+  }
+  if (p.heads > kMostBlocks || p.batch > kMostBlocks) {
+    return core::unsupported(
+        fmt::format("batch is {} and heads is {}; the CUDA kernels take up to {} of each", p.batch, p.heads,
+                    kMostBlocks));
+  }
+  return {};
+}
+
+Params translate(const core::Problem& problem, int pack) {
+  Params p{};
+  p.query = problem.query.data;
+  p.key = problem.key.data;
+  p.value = problem.value.data;
+  p.output = problem.output.data;
+  p.lse = problem.lse;
+  p.query_strides = strides_of(problem.query);
+  p.key_strides = strides_of(problem.key);
+  p.value_strides = strides_of(problem.value);
+  p.output_strides = strides_of(problem.output);
+  p.lse_strides = {problem.lse_strides[0], problem.lse_strides[1], problem.lse_strides[2]};
+  p.batch = static_cast<int>(problem.batch);
+  p.heads = static_cast<int>(problem.heads);
+  p.kv_heads = static_cast<int>(problem.kv_heads);
+  p.queries = static_cast<int>(problem.queries);
+  p.keys = static_cast<int>(problem.keys);
+  p.dim = static_cast<int>(problem.dim);
+  p.value_dim = static_cast<int>(problem.value_dim);
+  p.group = static_cast<int>(problem.group());
+  p.pack = tile::make_divider(pack);
+  p.scale = problem.scale;
+  p.scale_log2 = problem.scale * tile::kLog2E;
+  p.softcap = problem.softcap;
+  p.left = reach(problem, problem.left);
+  p.right = reach(problem, problem.right);
+  p.align_bottom_right = problem.align_bottom_right ? 1 : 0;
+  p.mask_kind = mask_kind(problem.mask);
+  p.mask = problem.mask.data;
+  std::copy(problem.mask.strides.begin(), problem.mask.strides.end(), p.mask_strides);
+  if (problem.key_lengths_dtype == TESSERA_I32)
+    p.key_lengths_i32 = static_cast<const int*>(problem.key_lengths);
+  else
+    p.key_lengths_i64 = static_cast<const long long*>(problem.key_lengths);
+  p.key_lengths_stride = problem.key_lengths_stride;
+  p.alibi_slopes = problem.alibi_slopes;
+  p.alibi_batch_stride = problem.alibi_batch_stride;
+  p.alibi_head_stride = problem.alibi_head_stride;
+  p.sinks = problem.sinks;
+  p.sinks_stride = problem.sinks_stride;
+  // With an open left side and a closed right one, later rows see more.
+  p.longest_first = problem.has_band && p.right < kFarAway && p.left >= p.keys ? 1 : 0;
+  return p;
+}
+
+bool rows_of_16_bytes(const core::Problem& p) {
+  const std::int64_t size = core::dtype_size(p.dtype);
+  return rows_of_16_bytes(p.query, p.dim * size, size) && rows_of_16_bytes(p.key, p.dim * size, size) &&
+         rows_of_16_bytes(p.value, p.value_dim * size, size) &&
+         rows_of_16_bytes(p.output, p.value_dim * size, size);
+}
+
+bool plain_scores(const core::Problem& p) {
+  return p.softcap == 0 && p.alibi_slopes == nullptr && p.mask.kind == core::MaskKind::none;
+}
+
+}  // namespace tessera::cuda

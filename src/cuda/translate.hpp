@@ -1,0 +1,21 @@
+// From a validated problem to what a kernel receives.
+#pragma once
+
+#include "core/problem.hpp"
+#include "cuda/params.hpp"
+
+namespace tessera::cuda {
+
+// OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
+core::Status within_limits(const core::Problem& problem);
+
+// `pack`: query heads that share a block's rows, 1 or problem.group().
+Params translate(const core::Problem& problem, int pack);
+
+// Every row of query, key, value and output starts at a multiple of 16 bytes and is one long.
+bool rows_of_16_bytes(const core::Problem& problem);
+
+// Whether scores are only scaled and hidden by position: no softcap, ALiBi, mask tensor; sinks are fine.
+bool plain_scores(const core::Problem& problem);
+
+}  // namespace tessera::cuda
