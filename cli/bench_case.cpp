@@ -95,6 +95,7 @@ BenchRow verified_row(cases::Instance& instance, const cases::Expected& expected
 
 void time_on_cpu(const cases::Instance& instance, const BenchPlan& wish, const std::vector<BenchRow*>& rows) {
   std::vector<std::function<void()>> calls;
+  calls.reserve(rows.size());
   for (BenchRow* row : rows) {
     calls.emplace_back([&instance, row, device = wish.device]() mutable {
       device.kernel = row->kernel.c_str();
@@ -118,6 +119,7 @@ void time_on_its_gpu(cases::Instance& instance, const BenchPlan& wish, const std
     throw Stop(kExitUnavailable, s.message);
   const tessera_attention there = mirror->problem(instance.problem());
   std::vector<GpuCall> calls;
+  calls.reserve(rows.size());
   for (BenchRow* row : rows) {
     calls.emplace_back([&there, row, device = wish.device](void* stream) mutable -> core::Status {
       device.kernel = row->kernel.c_str();
@@ -155,6 +157,7 @@ std::vector<BenchRow> bench_case(const cases::Case& c, const BenchPlan& wish, co
   const std::vector<Contender> chosen = contenders(instance, wish, incumbent);
   const cases::Expected expected = cases::expect(instance);
   std::vector<BenchRow> rows;
+  rows.reserve(chosen.size());
   for (const Contender& each : chosen) rows.push_back(verified_row(instance, expected, each, wish.device));
   std::vector<BenchRow*> timed;
   for (BenchRow& row : rows)

@@ -150,9 +150,11 @@ std::vector<GpuTimes> time_on_gpu(const cuda::runtime::Gpu& gpu, const std::vect
                                   double min_time_s) {
   Bench bench(gpu);
   std::vector<Contender> each;
+  each.reserve(contenders.size());
   for (const GpuCall& call : contenders) each.push_back(bench.prepare(call));
   bench.replay(each, min_time_s * 1e6);
   std::vector<GpuTimes> times;
+  times.reserve(each.size());
   for (Contender& c : each) {
     GpuTimes t;
     t.graph = statistics(std::move(c.samples_us));
