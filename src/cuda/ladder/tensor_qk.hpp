@@ -73,8 +73,9 @@ __device__ inline void add_values(LaneOutput<kDim>& acc, const float* weights, c
   }
 }
 
+// A row's factor is in its quad.
 template <int kDim>
-__device__ inline void scale_rows(LaneOutput<kDim>& acc, float factor) {  // a row's factor is in its quad
+__device__ inline void scale_rows(LaneOutput<kDim>& acc, float factor) {
 #pragma unroll
   for (int r = 0; r < TensorQk::kWarpRows; ++r) {
     const float f = __shfl_sync(0xffffffffu, factor, 4 * r);
