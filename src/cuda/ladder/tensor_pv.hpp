@@ -19,9 +19,9 @@ namespace tessera::cuda::ladder {
 template <int kDim>
 using FragmentOutput = float[kDim / 8][4];
 
+// A row's factor is in its two lanes.
 template <int kDim>
-__device__ inline void scale_fragments(FragmentOutput<kDim>& o,
-                                       float factor) {  // a row's factor is in its two lanes
+__device__ inline void scale_fragments(FragmentOutput<kDim>& o, float factor) {
   const int lane = lane_index();
   const float upper = __shfl_sync(0xffffffffu, factor, 2 * (lane / 4));
   const float lower = __shfl_sync(0xffffffffu, factor, 2 * (lane / 4 + 8));

@@ -18,9 +18,9 @@ inline constexpr int kLaneDims = kDim / 16;
 template <int kDim>
 using StripOutput = float[8][kLaneDims<kDim>];
 
+// A row's factor is in its two lanes.
 template <int kDim>
-__device__ inline void scale_rows(StripOutput<kDim>& acc,
-                                  float factor) {  // a row's factor is in its two lanes
+__device__ inline void scale_rows(StripOutput<kDim>& acc, float factor) {
   const int lane = lane_index();
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
