@@ -27,6 +27,7 @@ struct Launch {
 struct Budget {
   int registers = 0;     // per thread
   int shared_bytes = 0;  // per block, static and dynamic together
+  int spill_bytes = 0;   // per thread: what docs/sm80.md accounts for
 };
 
 struct Kernel {

@@ -39,8 +39,8 @@ inline void check_function(const Function& f, const core::Kernel& row, std::vect
   };
   over("registers", f.registers, row.budget.registers);
   over("bytes of static shared memory", f.shared_static_bytes, row.budget.shared_bytes);
-  over("bytes of stack", f.stack_bytes, 0);
-  over("bytes spilled", f.spill_bytes, 0);
+  over("bytes of stack", f.stack_bytes, row.budget.spill_bytes);
+  over("bytes spilled", f.spill_bytes, row.budget.spill_bytes);
 }
 
 // Sentences, one for each thing that is wrong. Rows may share a symbol (the same function, launched another

@@ -14,7 +14,7 @@ TESSERA_CONSTEXPR int scalar_shared_bytes(int dim, int value_dim, int rows) {
 
 // Rungs 8 to 11: 64 rows a block, 16 a warp, within 128 registers and 64 KB.
 TESSERA_CONSTEXPR sm80::Config registers_config(int dim) {
-  return {dim, dim, 4, 1, 1, 32, 2, false, false, 4};
+  return {dim, dim, 4, 1, 1, dim == 64 ? 32 : 16, 2, false, false, 4};
 }
 TESSERA_CONSTEXPR sm80::Config pipelined_config(int dim) {
   return {dim, dim, 4, 1, 1, dim == 64 ? 32 : 16, 3, false, false, 4};

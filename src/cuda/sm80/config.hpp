@@ -30,8 +30,11 @@ struct Config {
   TESSERA_CONSTEXPR int visible_offset() const {
     return query_bytes() + (ring_bytes() > merge_bytes() ? ring_bytes() : merge_bytes());
   }
-  // The query tile, the ring, and for every row the first key it sees and the first it sees no more.
-  TESSERA_CONSTEXPR int shared_bytes() const { return visible_offset() + rows() * 8; }
+  // The query tile, the ring, and what the loop has no registers for: for every row the first key it sees and
+  // the first it sees no more, then the tiles that need no masking and the block's first key.
+  TESSERA_CONSTEXPR int unmasked_offset() const { return visible_offset() + rows() * 8; }
+  TESSERA_CONSTEXPR int first_key_offset() const { return unmasked_offset() + 8; }
+  TESSERA_CONSTEXPR int shared_bytes() const { return first_key_offset() + 8; }
 };
 
 }  // namespace tessera::cuda::sm80

@@ -36,10 +36,8 @@ struct Block {
   Lanes<C> lanes;
   TileWalk<T, C.dim, C.tile_keys(), C.threads(), !kGeneral> keys;
   TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), !kGeneral> values;
-  int first_row;             // of the block
-  int first_key;             // a tile's start: the first key that the block's rows see
-  int length;                // keys from there to the last one seen
-  int full_begin, full_end;  // tiles in between need no masking
+  int first_row;  // of the block
+  int length;     // keys from the first tile's start to the last one seen
   float factor;
 
   __device__ Block(const Params& params, const tile::BlockView<T>& block_view, const tile::KeyRange& range,
@@ -51,10 +49,7 @@ struct Block {
         keys(view.key, p.key_strides.row, first_tile_key(range)),
         values(view.value, p.value_strides.row, first_tile_key(range)),
         first_row(row),
-        first_key(first_tile_key(range)),
-        length(range.end - first_key),
-        full_begin((range.full_begin - first_key + C.tile_keys() - 1) / C.tile_keys()),
-        full_end((range.full_end - first_key) / C.tile_keys()),
+        length(range.end - first_tile_key(range)),
         factor(kGeneral ? 1.0f : p.scale_log2) {}
 
   __device__ static int first_tile_key(const tile::KeyRange& range) {
@@ -77,20 +72,31 @@ struct Block {
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
                        p.value_dim, p.value_strides.row, end);
   }
-  __device__ bool needs_mask(int t) const { return kGeneral || t < full_begin || t >= full_end; }
+  // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
+  __device__ static bool needs_mask(int t, int2 unmasked) {
+    return kGeneral || t < unmasked.x || t >= unmasked.y;
+  }
 
-  // Which keys every row sees, for hide_by_position: worked out once, kept where it costs no registers.
-  __device__ void write_visible() const {
-    const unsigned table = shared + C.visible_offset();
+  // Which keys every row sees and which tiles need no masking: worked out once, kept where it costs no
+  // registers.
+  __device__ void write_visible(const tile::KeyRange& range) const {
+    const int first_key = first_tile_key(range);
     for (int row = static_cast<int>(threadIdx.x); row < C.rows(); row += C.threads()) {
       const int position = view.query_of(min(first_row + row, view.rows - 1)) + view.band.offset;
-      ptx::store_shared_8(table + row * 8, position - view.band.left,
+      ptx::store_shared_8(shared + C.visible_offset() + row * 8, position - view.band.left,
                           min(position + view.band.right + 1, view.band.keys));
+    }
+    if (threadIdx.x == 0) {
+      ptx::store_shared_8(shared + C.unmasked_offset(),
+                          (range.full_begin - first_key + C.tile_keys() - 1) / C.tile_keys(),
+                          (range.full_end - first_key) / C.tile_keys());
+      ptx::store_shared_8(shared + C.first_key_offset(), first_key, 0);
     }
   }
 
   __device__ void mask(Scores<C>& s, int t) const {
     const int thread = ptx::thread_x(), warp = thread / 32;
+    const int first_key = ptx::load_shared_8(shared + C.first_key_offset()).x;
     const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread, 0);
     const int warp_first = warp % C.row_warps * C.row_tiles * 16;
 #pragma unroll
@@ -120,14 +126,14 @@ struct Block {
     Weights<C> w;
     if constexpr (kLast) {
       exponentiate<C, T>(w, s, rows, factor);
-      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
+      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
     } else if constexpr (C.overlap) {
       Scores<C> next;
-      multiply_query_key<C, T>(next, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(i + 1)));
+      multiply_query_key<C, T>(next, q, lanes.query, lanes.key_of(i + 1));
       exponentiate<C, T>(w, s, rows, factor);
       if constexpr (kMaskNext) mask(next, i + 1);
       grew = find_largest<C>(next, rows, factor);
-      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
+      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
 #pragma unroll
       for (int m = 0; m < C.row_tiles; ++m)
 #pragma unroll
@@ -136,14 +142,14 @@ struct Block {
           for (int e = 0; e < 4; ++e) s[m][n][e] = next[m][n][e];
     } else {
       exponentiate<C, T>(w, s, rows, factor);
-      multiply_weights_value<C, T>(o, w, ptx::opaque(lanes.value_of(i)));
-      multiply_query_key<C, T>(s, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(i + 1)));
+      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
+      multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(i + 1));
       if constexpr (kMaskNext) mask(s, i + 1);
       grew = find_largest<C>(s, rows, factor);
     }
   }
 
-  __device__ void attend(Rows<C>& rows, Output<C>& o) {
+  __device__ void attend(const tile::KeyRange& range, Rows<C>& rows, Output<C>& o) {
     start_query();
     start_key(0);
     ptx::commit_copies();
@@ -153,7 +159,7 @@ struct Block {
       start_value(i);
       ptx::commit_copies();
     }
-    if constexpr (!kGeneral) write_visible();
+    write_visible(range);
     ptx::wait_copies<C.stages - 1>();
     __syncthreads();
     Query<C> q;
@@ -165,12 +171,14 @@ struct Block {
           ptx::load_matrix_x4(q[m][k], fragment_address<C.dim>(lanes.query, 16 * m, k));
     }
     Scores<C> s;
-    multiply_query_key<C, T>(s, q, ptx::opaque(lanes.query), ptx::opaque(lanes.key_of(0)));
-    if (needs_mask(0)) mask(s, 0);
+    multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(0));
+    start_rows<C>(rows, o);  // not before: the copies above need registers too
+    const int2 unmasked = ptx::load_shared_8(shared + C.unmasked_offset());
+    if (needs_mask(0, unmasked)) mask(s, 0);
     bool grew = find_largest<C>(s, rows, factor);
     int i = 0;
     for (; (i + 1) * C.tile_keys() < length; ++i) {
-      if (needs_mask(i + 1)) {
+      if (needs_mask(i + 1, unmasked)) {
         step<false, true>(i, s, rows, o, q, grew);
       } else {
         step<false, false>(i, s, rows, o, q, grew);
@@ -184,14 +192,17 @@ template <Config C, class T, bool kGeneral, class Place>
 __device__ inline void attend_tile(const Params& p, char* shared, Place place) {
   Rows<C> rows;
   Output<C> o;
-  start_rows<C>(rows, o);
   {
     const tile::BlockView<T> view = tile::block_view<T>(p, place.batch(p), place.pack_index(p));
     const int first_row = place.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
     const tile::KeyRange range =
         tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
     Block<C, T, kGeneral> block(p, view, range, first_row, ptx::shared_address(shared));
-    if (block.length > 0) block.attend(rows, o);
+    if (block.length > 0) {
+      block.attend(range, rows, o);
+    } else {
+      start_rows<C>(rows, o);
+    }
   }
   join_sums<C>(rows);
   if constexpr (C.key_splits > 1) {

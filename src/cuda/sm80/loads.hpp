@@ -94,8 +94,7 @@ struct TileWalk {
           copy_elements(slot, at, there ? dim - chunk * 8 : 0);
         }
       }
-      at =
-          ptx::opaque(at + kPassRows * stride);  // else all passes' multiples of the stride stay in registers
+      at += kPassRows * stride;
     }
     from += kRows * stride;
   }
