@@ -121,7 +121,7 @@ core::Kernel production_row() {
   row.supports = supports;
   row.geometry = geometry;
   row.launch = launch;
-  row.budget = {255, 227 * 1024, 48};  // docs/sm80.md, "Registers"
+  row.budget = {255, 227 * 1024, 64};  // docs/sm80.md, "Registers"
   row.symbol = "sm80::attend<";
   return row;
 }

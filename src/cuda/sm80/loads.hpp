@@ -77,7 +77,9 @@ struct TileWalk {
 
   // `end`: rows from the tile's first to the end of the sequence.
   __device__ void load_next(unsigned to, int dim, long long stride, int end) {
-    const int thread = ptx::thread_x(), row = thread / kChunks, chunk = thread % kChunks;
+    // Short rows leave registers to keep a thread's place in; with long ones it is worked out every time.
+    const int thread = kDim <= 64 ? static_cast<int>(threadIdx.x) : ptx::thread_x();
+    const int row = thread / kChunks, chunk = thread % kChunks;
     const unsigned offset = chunk_offset<kDim>(row, chunk);
     const bool mine = (kActive == kThreads || row < kPassRows) && chunk * 8 < dim;
     const T* at = from;

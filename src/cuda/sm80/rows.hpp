@@ -39,8 +39,11 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
   } else if (variant == Variant::general || dim > 128) {
     // 16 rows a warp: options need registers, and so do 192 and 256 output columns.
     c.row_tiles = 1;
-    c.row_warps = large && dim > 128 && variant == Variant::plain ? 8 : 4;
     c.min_blocks = dim > 128 ? 1 : 2;
+    if (large && variant == Variant::plain) {
+      c.row_warps = 8;
+      c.keys = 64;
+    }
   } else if (dim <= 64) {
     c.overlap = true;
     c.query_in_registers = true;
