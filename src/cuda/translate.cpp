@@ -25,11 +25,15 @@ MaskTensorKind mask_kind(const core::MaskTensor& mask) {
                                      : MaskTensorKind::additive_bf16;
 }
 
-bool rows_of_16_bytes(const core::Tensor4& t, std::int64_t row_bytes, std::int64_t element_bytes) {
-  const auto aligned = [](std::int64_t bytes) { return bytes % 16 == 0; };
-  return aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data) % 16)) &&
-         aligned(row_bytes) && aligned(t.batch_stride * element_bytes) &&
-         aligned(t.head_stride * element_bytes) && aligned(t.row_stride * element_bytes);
+// A stride along a dimension of one element is never used, and frameworks set it to anything.
+bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t heads, std::int64_t rows,
+                      std::int64_t row_elements) {
+  const std::int64_t size = core::dtype_size(p.dtype);
+  const auto aligned = [&](std::int64_t extent, std::int64_t stride) {
+    return extent <= 1 || stride * size % 16 == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && row_elements * size % 16 == 0 &&
+         aligned(p.batch, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
 }  // namespace
@@ -96,10 +100,10 @@ Params translate(const core::Problem& problem, int pack) {
 }
 
 bool rows_of_16_bytes(const core::Problem& p) {
-  const std::int64_t size = core::dtype_size(p.dtype);
-  return rows_of_16_bytes(p.query, p.dim * size, size) && rows_of_16_bytes(p.key, p.dim * size, size) &&
-         rows_of_16_bytes(p.value, p.value_dim * size, size) &&
-         rows_of_16_bytes(p.output, p.value_dim * size, size);
+  return rows_of_16_bytes(p, p.query, p.heads, p.queries, p.dim) &&
+         rows_of_16_bytes(p, p.key, p.kv_heads, p.keys, p.dim) &&
+         rows_of_16_bytes(p, p.value, p.kv_heads, p.keys, p.value_dim) &&
+         rows_of_16_bytes(p, p.output, p.heads, p.queries, p.value_dim);
 }
 
 bool plain_scores(const core::Problem& p) {

@@ -52,5 +52,21 @@ TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=-0.1"), Variant::general);
 }
 
+// PyTorch exports tensors with stride 1 along dimensions of one element, whatever the others are.
+TEST(Sm80, StridesThatAreNeverUsedDoNotMakeRowsUnaligned) {
+  std::string error;
+  core::Problem one = cli::validated(*cases::parse("b1 h16 q2048 d128 f16", &error));
+  for (core::Tensor4* t : {&one.query, &one.key, &one.value, &one.output}) t->batch_stride = 1;
+  EXPECT_EQ(variant_for(one, 90, 132), Variant::plain);
+
+  core::Problem decode = cli::validated(*cases::parse("b8 h32/8 q1 k4096 d128 bf16", &error));
+  decode.query.row_stride = decode.output.row_stride = 1;
+  EXPECT_NE(variant_for(decode, 90, 132), Variant::general);
+
+  core::Problem two = cli::validated(*cases::parse("b2 h16 q2048 d128 f16", &error));
+  two.key.batch_stride += 1;
+  EXPECT_EQ(variant_for(two, 90, 132), Variant::general);
+}
+
 }  // namespace
 }  // namespace tessera::cuda::sm80

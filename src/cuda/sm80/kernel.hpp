@@ -34,8 +34,8 @@ struct Block {
   const tile::BlockView<T>& view;
   unsigned shared;  // the query tile's address; the ring follows
   Lanes<C> lanes;
-  TileWalk<T, C.dim, C.tile_keys(), C.threads(), !kGeneral> keys;
-  TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), !kGeneral> values;
+  TileWalk<T, C.dim, C.tile_keys(), C.threads(), !kGeneral, C.query_in_registers> keys;
+  TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), !kGeneral, C.query_in_registers> values;
   int first_row;  // of the block
   int length;     // keys from the first tile's start to the last one seen
   float factor;

@@ -59,7 +59,7 @@ __device__ inline void load_rows(unsigned to, int dim, int first, int end, const
 
 // The same for K and V, tile after tile. Rows are a fixed stride apart, so a thread keeps one pointer and
 // walks: a copy costs two additions and a comparison, not an address from scratch.
-template <class T, int kDim, int kRows, int kThreads, bool kAligned>
+template <class T, int kDim, int kRows, int kThreads, bool kAligned, bool kKeepPlace>
 struct TileWalk {
   static constexpr int kChunks = kDim / 8, kCopies = kRows * kChunks;
   static constexpr int kPassRows = kThreads / kChunks;  // rows that the threads cover at once
@@ -77,8 +77,8 @@ struct TileWalk {
 
   // `end`: rows from the tile's first to the end of the sequence.
   __device__ void load_next(unsigned to, int dim, long long stride, int end) {
-    // Short rows leave registers to keep a thread's place in; with long ones it is worked out every time.
-    const int thread = kDim <= 64 ? static_cast<int>(threadIdx.x) : ptx::thread_x();
+    // A thread's place, kept in registers where there are some to spare, else worked out every time.
+    const int thread = kKeepPlace ? static_cast<int>(threadIdx.x) : ptx::thread_x();
     const int row = thread / kChunks, chunk = thread % kChunks;
     const unsigned offset = chunk_offset<kDim>(row, chunk);
     const bool mine = (kActive == kThreads || row < kPassRows) && chunk * 8 < dim;
