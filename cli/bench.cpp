@@ -29,7 +29,8 @@ struct Options {
 std::vector<cases::Case> default_cases(const Options& options, const tessera_device& device) {
   std::vector<std::string> groups = {"cpu"};
   if (device.kind == TESSERA_CUDA) groups = {"mission", "canonical", "prefill", "decode"};
-  if (options.ladder) return {*cases::find("mission512"), *cases::find("canon_1")};
+  if (options.ladder)
+    return {*cases::find("mission512"), *cases::find("canon_1"), *cases::find("canon_1_causal")};
   std::vector<cases::Case> chosen;
   for (const std::string& group : groups)
     for (const cases::Case& c : cases::in_group(group)) chosen.push_back(c);

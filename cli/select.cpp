@@ -139,6 +139,7 @@ tessera_tensor ShapeOnly::rows(std::int64_t heads, std::int64_t count, std::int6
     t.strides[2] = heads * dim;
   } else if (case_.layout == cases::Layout::padded) {
     next_address_ += static_cast<std::uintptr_t>(case_.batch * heads * (count + 1) * 64);
+    t.data = static_cast<char*>(t.data) + tessera_dtype_size(t.dtype);  // as an instance's: one element off
     t.strides[2] = dim + 8;
     t.strides[1] = (count + 1) * t.strides[2];
     t.strides[0] = heads * t.strides[1];

@@ -3,6 +3,8 @@
 
 #include "cases/case.hpp"
 #include "cli/select.hpp"
+#include "cuda/ladder/production_rungs.hpp"
+#include "cuda/ladder/table.hpp"
 #include "cuda/sm80/choose.hpp"
 
 namespace tessera::cuda::sm80 {
@@ -66,6 +68,21 @@ TEST(Sm80, StridesThatAreNeverUsedDoNotMakeRowsUnaligned) {
   core::Problem two = cli::validated(*cases::parse("b2 h16 q2048 d128 f16", &error));
   two.key.batch_stride += 1;
   EXPECT_EQ(variant_for(two, 90, 132), Variant::general);
+}
+
+// Dynamic shared memory, which the compiler's report does not show: 64 KB is what the ladder allows.
+TEST(Ladder, EveryRungsSharedMemoryHoldsTheLimit) {
+  constexpr int kLimit = 64 * 1024;
+  for (const int dim : {64, 128}) {
+    for (const auto& rung : {ladder::shared_padded, ladder::shared, ladder::async, ladder::vector,
+                             ladder::tensor_qk, ladder::tensor_tiled, ladder::tensor_pv}) {
+      EXPECT_LE(rung(false, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(true, dim).shared_bytes, kLimit) << dim;
+    }
+    EXPECT_LE(ladder::tensor_tiled_f16(false, dim).shared_bytes, kLimit) << dim;
+    EXPECT_LE(ladder::registers_config(dim).shared_bytes(), kLimit) << dim;
+    EXPECT_LE(ladder::pipelined_config(dim).shared_bytes(), kLimit) << dim;
+  }
 }
 
 }  // namespace
