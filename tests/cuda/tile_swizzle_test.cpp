@@ -213,5 +213,32 @@ TEST(Quads, WideLoadsAreFreeOfConflicts) {
   expect_free_wide_quads<16>();
 }
 
+// One address and flipped bits against the map itself, for every lane, step and row offset.
+template <int kDim>
+void expect_fragment_addresses() {
+  constexpr unsigned kBase = 5 * 128;
+  for (int lane = 0; lane < 32; ++lane) {
+    for (const Place at : {ldmatrix_a(lane), ldmatrix_b(lane), ldmatrix_b_transposed(lane)}) {
+      const unsigned first = kBase + static_cast<unsigned>(chunk_offset<kDim>(at.row, at.column));
+      for (int rows = 0; rows < 128; rows += 16) {
+        for (int step = 0; step < kDim / 16; ++step) {
+          const int expected = chunk_offset<kDim>(rows + at.row, 2 * step + at.column);
+          ASSERT_EQ(fragment_address<kDim>(first, rows, step), kBase + static_cast<unsigned>(expected))
+              << "dim " << kDim << ", lane " << lane << ", row " << rows << ", step " << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(FragmentAddress, IsTheMapForEveryHeadDim) {
+  expect_fragment_addresses<32>();
+  expect_fragment_addresses<64>();
+  expect_fragment_addresses<96>();
+  expect_fragment_addresses<128>();
+  expect_fragment_addresses<192>();
+  expect_fragment_addresses<256>();
+}
+
 }  // namespace
 }  // namespace tessera::cuda::tile

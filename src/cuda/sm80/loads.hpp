@@ -10,20 +10,8 @@
 
 namespace tessera::cuda::sm80 {
 
-// Byte offset of a 16-byte chunk in a tile of rows of kDim 16-bit elements.
-template <int kDim>
-__device__ inline int chunk_offset(int row, int chunk) {
-  return (row * (kDim / 8) + tile::swizzle_chunk<kDim / 8>(row, chunk)) * 16;
-}
-
-// The shared-memory address a lane gives ldmatrix, from that of its place in the first 16 columns of the
-// tile's first rows. The swizzle is an exclusive or with the row, and steps of 16 columns only flip bits of
-// it: one register does for all steps (tiles are 128-byte aligned). Row offsets are multiples of 16.
-template <int kDim>
-__device__ inline unsigned fragment_address(unsigned first, int rows, int step) {
-  constexpr int kGroup = kDim / 8 % 8 == 0 ? 4 : 2;  // steps after which the swizzle repeats
-  return (first ^ (step % kGroup * 32)) + step / kGroup * (kGroup * 32) + rows * (kDim * 2);
-}
+using tile::chunk_offset;
+using tile::fragment_address;
 
 // One chunk by plain loads, for rows that are not 16-byte aligned or not a multiple of 8 elements long.
 template <class T>

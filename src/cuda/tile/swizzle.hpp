@@ -20,4 +20,20 @@ TESSERA_HOST_DEVICE int swizzle_chunk(int row, int chunk) {
   return kChunks % 8 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
 }
 
+// Byte offset of a 16-byte chunk in a tile of rows of kDim 16-bit elements.
+template <int kDim>
+TESSERA_HOST_DEVICE int chunk_offset(int row, int chunk) {
+  return (row * (kDim / 8) + swizzle_chunk<kDim / 8>(row, chunk)) * 16;
+}
+
+// The shared-memory address a lane gives ldmatrix, from that of its place in the first 16 columns of the
+// tile's first rows. The swizzle is an exclusive or with the row, and steps of 16 columns only flip bits of
+// it: one register does for all steps (tiles are 128-byte aligned). Row offsets are multiples of 16.
+template <int kDim>
+TESSERA_HOST_DEVICE unsigned fragment_address(unsigned first, int rows, int step) {
+  constexpr int kGroup = kDim / 8 % 8 == 0 ? 4 : 2;  // steps after which the swizzle repeats
+  return (first ^ static_cast<unsigned>(step % kGroup * 32)) +
+         static_cast<unsigned>(step / kGroup * (kGroup * 32) + rows * (kDim * 2));
+}
+
 }  // namespace tessera::cuda::tile
