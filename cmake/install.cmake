@@ -10,6 +10,10 @@ if(TESSERA_CLI)
   install(TARGETS tessera_binary RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+# A static library leaves cudart to whoever links it.
+if(TESSERA_CUDA_HERE AND NOT BUILD_SHARED_LIBS)
+  set(tessera_cuda_dependency "find_dependency(CUDAToolkit)")
+endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tessera-config.cmake.in
   ${PROJECT_BINARY_DIR}/tessera-config.cmake INSTALL_DESTINATION ${package_dir})

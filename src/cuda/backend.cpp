@@ -47,7 +47,10 @@ core::Status run(const char* name, const void* function, const core::Problem& pr
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
   if (keep_keys_in_l2) {
     // One window a launch: K is read first and V lies behind it in most layouts, so it starts at K.
-    const std::int64_t bytes = problem.batch * problem.key.batch_stride * core::dtype_size(problem.dtype);
+    const std::int64_t elements = (problem.batch - 1) * problem.key.batch_stride +
+                                  (problem.kv_heads - 1) * problem.key.head_stride +
+                                  (problem.keys - 1) * problem.key.row_stride + problem.dim;
+    const std::int64_t bytes = problem.keys == 0 ? 0 : elements * core::dtype_size(problem.dtype);
     launch.l2_window = problem.key.data;
     launch.l2_window_bytes = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));
   }
@@ -122,15 +125,6 @@ core::Status f16_rung_supports(const core::Problem& p) {
   return aligned_rung_supports(p);
 }
 
-// Rungs whose launch is a Rung of ladder/table.hpp.
-template <ladder::Rung (*kRung)(bool, int)>
-void launch_by_table(core::Kernel& row) {
-  row.geometry = [](const core::Problem& p, const tessera_device&) {
-    const ladder::Rung rung = kRung(p.dtype == TESSERA_BF16, padded_dim(p));
-    return plain_geometry(p, rung.rows, rung.threads);
-  };
-}
-
 core::Kernel rung_row(int rung, std::string_view name, std::string_view symbol, std::string_view summary,
                       core::Status (*supports)(const core::Problem&)) {
   core::Kernel row{};
@@ -142,11 +136,15 @@ core::Kernel rung_row(int rung, std::string_view name, std::string_view symbol, 
   return row;
 }
 
+// Rungs whose launch is a Rung of ladder/table.hpp.
 template <ladder::Rung (*kRung)(bool, int)>
 core::Kernel table_row(int rung, std::string_view name, std::string_view symbol, std::string_view summary,
                        core::Status (*supports)(const core::Problem&)) {
   core::Kernel row = rung_row(rung, name, symbol, summary, supports);
-  launch_by_table<kRung>(row);
+  row.geometry = [](const core::Problem& p, const tessera_device&) {
+    const ladder::Rung r = kRung(p.dtype == TESSERA_BF16, padded_dim(p));
+    return plain_geometry(p, r.rows, r.threads);
+  };
   static std::string_view launch_name;  // one per kRung
   launch_name = name;
   row.launch = [](const core::Problem& p, const tessera_device& device, const core::Launch&) {
