@@ -39,4 +39,14 @@ __device__ inline const T* opaque(const T* x) {
   return x;
 }
 
+// A warpgroup gives registers back to the block, or takes more (PTX ISA, "setmaxnreg"). sm_90a.
+template <int kRegisters>
+__device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 }  // namespace tessera::cuda::ptx

@@ -1,0 +1,67 @@
+// mbarriers, named barriers and the fences between the ways to shared memory (PTX ISA, "Parallel
+// Synchronization and Communication Instructions": mbarrier, barrier; "fence.proxy"). sm_90 and newer.
+#pragma once
+
+namespace tessera::cuda::ptx {
+
+__device__ inline void barrier_init(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes the initialised barriers visible to the copy engine and to the other blocks of the cluster.
+__device__ inline void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ inline void barrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and the phase also waits for so many bytes of copies.
+__device__ inline void barrier_expect(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Waits until the phase of this parity (0, 1, 0, ...) is complete.
+__device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// Named barriers: some of a block's threads meet. Id 0 is __syncthreads.
+__device__ inline void named_sync(int id, int threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void named_arrive(int id, int threads) {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// Meets, and tells everyone whether it is true for anyone.
+__device__ inline bool named_any(int id, int threads, bool mine) {
+  int any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, any;\n"
+      "setp.ne.s32 mine, %3, 0;\n"
+      "barrier.cta.red.or.pred any, %1, %2, mine;\n"
+      "selp.s32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(static_cast<int>(mine))
+      : "memory");
+  return any != 0;
+}
+
+// Ordinary stores to shared memory, made visible to the copy engine and the tensor cores.
+__device__ inline void shared_to_async_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace tessera::cuda::ptx

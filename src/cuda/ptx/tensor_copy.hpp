@@ -1,0 +1,44 @@
+// The bulk tensor copy engine (PTX ISA, "cp.async.bulk.tensor"): one thread asks for a whole box of a tensor,
+// an mbarrier counts its bytes. Boxes that reach over the tensor's edge read zeros and write nothing there.
+// sm_90 and newer.
+#pragma once
+
+namespace tessera::cuda {
+
+// What cuTensorMapEncodeTiled fills in; opaque here. Lives in kernel parameters.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+}  // namespace tessera::cuda
+
+namespace tessera::cuda::ptx {
+
+__device__ inline void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Coordinates: column, row, head, batch.
+__device__ inline void copy_box_in(unsigned to, const TensorMap* map, unsigned barrier, int column, int row,
+                                   int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+      "%6}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+__device__ inline void copy_box_out(const TensorMap* map, unsigned from, int column, int row, int head,
+                                    int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "r"(from), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+
+__device__ inline void commit_boxes_out() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until the shared memory may be written again.
+__device__ inline void wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// Until the boxes are in global memory.
+__device__ inline void wait_boxes_written() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+}  // namespace tessera::cuda::ptx

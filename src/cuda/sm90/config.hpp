@@ -1,0 +1,31 @@
+// Tile sizes of the wgmma kernels, chosen by the same function on the host and on the device.
+#pragma once
+
+#include "cuda/tile/host_device.hpp"
+
+namespace tessera::cuda::sm90 {
+
+struct Config {
+  int dim, value_dim;  // multiples of 16; shared memory holds whole blocks of 64 columns
+  int consumers;       // warpgroups, 64 query rows each
+  int keys;            // of a K/V tile
+  int stages;          // K and V tiles in flight
+  bool own_output;     // O leaves through shared memory of its own, so that the next Q may come early
+  bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
+  int polynomial;      // of every 8 exponentials, so many by polynomial instead of the special-function unit
+
+  TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
+  TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
+  TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
+  TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
+  // Of one warpgroup's query rows, of its output rows, of a tile of K, of V.
+  TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128; }
+  TESSERA_CONSTEXPR int output_bytes() const { return value_blocks() * 64 * 128; }
+  TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
+  TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
+  // The register file holds 64 K registers; a block is alone on its SM.
+  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 3 ? 32 : 40; }
+  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 3 ? 160 : 232; }
+};
+
+}  // namespace tessera::cuda::sm90

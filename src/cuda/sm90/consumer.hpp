@@ -1,0 +1,213 @@
+// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. While the tensor cores work on
+//
+//   S(i) = Q K(i)   and   O += P(i+1) V(i+1)
+//
+// issued back to back, the threads wait for S(i) alone and take its softmax under the second product. Key
+// tiles run downwards, so i + 1 is the tile before.
+#pragma once
+
+#include "cuda/ptx/registers.hpp"
+#include "cuda/ptx/wgmma.hpp"
+#include "cuda/sm90/epilogue.hpp"
+#include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/softmax.hpp"
+#include "cuda/sm90/walk.hpp"
+
+namespace tessera::cuda::sm90 {
+
+// kGeneral: softcap, ALiBi and mask tensors as well.
+template <Config C, class T, bool kGeneral>
+struct Consumer {
+  const Sm90Params& p;
+  Shared<C>& shared;
+  int warpgroup, thread;  // thread of the warpgroup
+  Tiles tiles;
+  unsigned key_count;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
+
+  using Ring = RingPlace<C.stages>;
+
+  __device__ int first_row(const Place& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
+  __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
+
+  __device__ void start_scores(Scores<C>& s) const {
+    const unsigned long long a =
+        ptx::matrix_descriptor(ptx::shared_address(shared.query[warpgroup]), 64 * 128);
+    const unsigned long long b =
+        ptx::matrix_descriptor(ptx::shared_address(shared.key[Ring::slot(key_count)]), C.keys * 128);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C.dim / 16; ++k) {
+      ptx::Wgmma<T, C.keys>::from_shared(s, a + (k / 4 * 64 * 128 + k % 4 * 32) / 16,
+                                         b + (k / 4 * C.keys * 128 + k % 4 * 32) / 16, k > 0);
+    }
+    ptx::wgmma_commit();
+  }
+  __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
+    const unsigned long long b =
+        ptx::matrix_descriptor(ptx::shared_address(shared.value[Ring::slot(value)]), C.keys * 128);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C.keys / 16; ++k) {
+      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b + k * 16 * 128 / 16);
+    }
+    ptx::wgmma_commit();
+  }
+
+  __device__ void wait_key() const {
+    ptx::barrier_wait(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]), Ring::parity(key_count));
+  }
+  __device__ void wait_value(unsigned value) const {
+    ptx::barrier_wait(ptx::shared_address(&shared.value_full[Ring::slot(value)]), Ring::parity(value));
+  }
+  // Each warp for itself: that one is done with its rows' product says nothing of the others.
+  __device__ void release(unsigned long long& barrier) const {
+    if (thread % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
+  }
+
+  __device__ void wait_turn() const {
+    if constexpr (C.ping_pong) ptx::named_sync(kTurnOf + warpgroup, 256);
+  }
+  __device__ void pass_turn() const {
+    if constexpr (C.ping_pong)
+      ptx::named_arrive(kTurnOf + (warpgroup + 1 == C.consumers ? 0 : warpgroup + 1), 256);
+  }
+
+  // Hidden keys to -inf; with kGeneral also what the options make of the scores. Rows and band are worked out
+  // anew each time: there is no register to keep them in through the tiles that need no masking.
+  __device__ void mask(Scores<C>& s, int tile) const {
+    const Place at = tiles.place();
+    const tile::Band band = tile::band_of(p.problem, at.batch);
+    const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
+    const int row = first_row(at) + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int query = min(row + 8 * r, p.problem.queries - 1);
+      if constexpr (kGeneral) {
+        const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
+        const tile::ScoreRow options = tile::score_row(p.problem, view, {query, at.head});
+#pragma unroll
+        for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            float& x = s[4 * n + 2 * r + e];
+            x = tile::general_score(p.problem, band, options, key0 + 8 * n + e, x);
+          }
+      } else {
+        const int position = query + band.offset;
+        hide_by_position<C>(s, r, position - band.left - key0,
+                            min(position + band.right + 1, band.keys) - key0);
+      }
+    }
+  }
+
+  // What a tile leaves for the next one besides its weights.
+  struct Carried {
+    float shrink[2];
+    bool grew;     // O must be multiplied by `shrink`
+    bool pending;  // an output product is still being computed
+  };
+
+  // Ends the output product that is under way, that of value tile `value`. Always behind a wait for a barrier:
+  // the compiler moves a wait for a product up as far as it can, but not over a barrier, and the softmax
+  // before is meant to run under it.
+  __device__ void settle(Carried& c, unsigned value, Output<C>& o) const {
+    ptx::wgmma_wait<0>();
+    if (c.pending) release(shared.value_empty[Ring::slot(value)]);
+    c.pending = true;
+    if (c.grew) rescale<C>(o, c.shrink);
+  }
+
+  // Scores of `tile` beside the output of the tile before it, whose weights are w; leaves those of `tile` in
+  // `next`.
+  template <bool kMask>
+  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows, Output<C>& o) {
+    Scores<C> s;
+    wait_key();
+    settle(c, key_count - 2, o);
+    wait_turn();
+    start_scores(s);
+    wait_value(key_count - 1);
+    start_output(o, w, key_count - 1);
+    pass_turn();
+    ptx::wgmma_wait<1>();
+    release(shared.key_empty[Ring::slot(key_count)]);
+    ++key_count;
+    if constexpr (kMask) mask(s, tile);
+    c.grew = continue_softmax<C, T>(next, s, rows, factor(), c.shrink);
+  }
+  __device__ void step(int tile, int2 unmasked, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
+                       Output<C>& o) {
+    if (kGeneral || tile < unmasked.x || tile >= unmasked.y) {
+      step<true>(tile, c, w, next, rows, o);
+    } else {
+      step<false>(tile, c, w, next, rows, o);
+    }
+  }
+
+  __device__ void attend_tile(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
+    Carried c = {{1.0f, 1.0f}, false, false};
+    Weights<C> even, odd;  // in turn, so that none has to be copied
+    int tile = range.first + range.count - 1;
+    wait_key();
+    {
+      Scores<C> s;
+      start_scores(s);
+      ptx::wgmma_wait<0>();
+      release(shared.key_empty[Ring::slot(key_count)]);
+      ++key_count;
+      if (kGeneral || tile < unmasked.x || tile >= unmasked.y) mask(s, tile);
+      start_softmax<C, T>(even, s, rows, factor());
+    }
+    for (--tile; tile > range.first; tile -= 2) {
+      step(tile, unmasked, c, even, odd, rows, o);
+      step(tile - 1, unmasked, c, odd, even, rows, o);
+    }
+    const bool one_more = tile == range.first;
+    if (one_more) step(tile, unmasked, c, even, odd, rows, o);
+    if (C.own_output) release(shared.query_empty[warpgroup]);
+    wait_value(key_count - 1);
+    settle(c, key_count - 2, o);
+    if (one_more) {
+      start_output(o, odd, key_count - 1);
+    } else {
+      start_output(o, even, key_count - 1);
+    }
+    ptx::wgmma_wait<0>();
+    release(shared.value_empty[Ring::slot(key_count - 1)]);
+  }
+
+  __device__ void run() {
+    if (C.ping_pong && warpgroup == C.consumers - 1) pass_turn();
+    unsigned query_parity = 0;
+    for (; !tiles.done(); tiles.advance()) {
+      Rows rows = {{tile::kLowest, tile::kLowest}, {0.0f, 0.0f}};
+      Output<C> o;
+#pragma unroll
+      for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), query_parity);
+      query_parity ^= 1;
+      {
+        const Place at = tiles.place();
+        const tile::Band band = tile::band_of(p.problem, at.batch);
+        const int last = p.problem.queries - 1, row = first_row(at);
+        const KeyTiles range = key_tiles<C>(band, p.problem, at);
+        if (range.count > 0) {
+          attend_tile(range, unmasked_tiles<C>(band, min(row, last), min(row + 63, last)), rows, o);
+        } else if (C.own_output) {
+          release(shared.query_empty[warpgroup]);
+        }
+      }
+      const Place at = tiles.place();
+      char* const staged = C.own_output ? shared.output[warpgroup] : shared.query[warpgroup];
+      write_output<C, T>(p, at, first_row(at), thread, kOutputOf + warpgroup, staged, rows, o);
+      if (!C.own_output) {
+        ptx::named_sync(kOutputOf + warpgroup, 128);  // thread 0 has seen the boxes read
+        release(shared.query_empty[warpgroup]);
+      }
+    }
+    if (C.ping_pong && warpgroup == 0) wait_turn();  // take the last turn, so that no arrival is left over
+    if (thread == 0) ptx::wait_boxes_read();         // the block's memory must outlive them
+  }
+};
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,38 @@
+// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: one
+// producer warpgroup, whose first thread fills the rings, and two or three consumers with 64 rows each.
+// docs/sm90.md has the timeline.
+#pragma once
+
+#include "cuda/ptx/registers.hpp"
+#include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/producer.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C, class T, bool kGeneral>
+__device__ inline void attend_block(const Sm90Params& p, char* memory) {
+  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensor_map(&p.query);
+    ptx::prefetch_tensor_map(&p.key);
+    ptx::prefetch_tensor_map(&p.value);
+    ptx::prefetch_tensor_map(&p.output);
+    start_barriers(shared);
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    ptx::give_registers<C.producer_registers()>();
+    if (threadIdx.x == 0) {
+      Producer<C> producer{p, shared};
+      producer.run();
+    }
+  } else {
+    ptx::take_registers<C.consumer_registers()>();
+    const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128 - 1, 0);
+    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128,
+                                      Tiles(p.schedule), 0};
+    consumer.run();
+  }
+}
+
+}  // namespace tessera::cuda::sm90

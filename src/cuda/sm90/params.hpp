@@ -1,0 +1,16 @@
+// What a wgmma kernel receives: the problem, the tensors as the copy engine sees them, and the list of tiles.
+#pragma once
+
+#include "cuda/params.hpp"
+#include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/sm90/schedule.hpp"
+
+namespace tessera::cuda::sm90 {
+
+struct Sm90Params {
+  TensorMap query, key, value, output;
+  Params problem;
+  Schedule schedule;
+};
+
+}  // namespace tessera::cuda::sm90

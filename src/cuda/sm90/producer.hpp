@@ -1,0 +1,70 @@
+// The producer: one thread that asks the copy engine for Q, K and V as soon as there is room for them.
+#pragma once
+
+#include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/walk.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C>
+struct Producer {
+  const Sm90Params& p;
+  Shared<C>& shared;
+  unsigned key_count = 0, value_count = 0;  // asked for so far
+
+  using Ring = RingPlace<C.stages>;
+
+  // One box of every 64 columns.
+  __device__ void copy_tile(char* to, int blocks, int rows, const TensorMap* map, unsigned barrier, int row,
+                            int head, int batch) {
+    for (int b = 0; b < blocks; ++b)
+      ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
+  }
+  __device__ void load_query(const Place& at, unsigned round) {
+#pragma unroll
+    for (int w = 0; w < C.consumers; ++w) {
+      const unsigned full = ptx::shared_address(&shared.query_full[w]);
+      ptx::barrier_wait(ptx::shared_address(&shared.query_empty[w]), round ^ 1);
+      ptx::barrier_expect(full, C.query_bytes());
+      copy_tile(shared.query[w], C.blocks(), 64, &p.query, full, at.row_tile * C.rows() + 64 * w, at.head,
+                at.batch);
+    }
+  }
+  __device__ void load_key(int tile, int head, int batch) {
+    const unsigned slot = Ring::slot(key_count);
+    const unsigned full = ptx::shared_address(&shared.key_full[slot]);
+    ptx::barrier_wait(ptx::shared_address(&shared.key_empty[slot]), Ring::parity(key_count) ^ 1);
+    ptx::barrier_expect(full, C.key_bytes());
+    copy_tile(shared.key[slot], C.blocks(), C.keys, &p.key, full, tile * C.keys, head, batch);
+    ++key_count;
+  }
+  __device__ void load_value(int tile, int head, int batch) {
+    const unsigned slot = Ring::slot(value_count);
+    const unsigned full = ptx::shared_address(&shared.value_full[slot]);
+    ptx::barrier_wait(ptx::shared_address(&shared.value_empty[slot]), Ring::parity(value_count) ^ 1);
+    ptx::barrier_expect(full, C.value_bytes());
+    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, full, tile * C.keys, head,
+              batch);
+    ++value_count;
+  }
+
+  __device__ void run() {
+    unsigned query_round = 0;
+    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+      const Place at = tiles.place();
+      const KeyTiles range = key_tiles<C>(tile::band_of(p.problem, at.batch), p.problem, at);
+      const int kv_head = at.head / p.problem.group, last = range.first + range.count - 1;
+      // Behind the first K, which needs no Q to make room for it.
+      if (range.count > 0) load_key(last, kv_head, at.batch);
+      load_query(at, query_round);
+      query_round ^= 1;
+      for (int t = last; t > range.first; --t) {
+        load_key(t - 1, kv_head, at.batch);
+        load_value(t, kv_head, at.batch);
+      }
+      if (range.count > 0) load_value(range.first, kv_head, at.batch);
+    }
+  }
+};
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,49 @@
+// A block's shared memory: tiles as the copy engine writes and the tensor cores read them (blocks of 64
+// columns, rows of 128 bytes, swizzled), then the barriers.
+#pragma once
+
+#include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/barrier.hpp"
+#include "cuda/sm90/config.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C>
+struct Shared {
+  alignas(1024) char query[C.consumers][C.query_bytes()];
+  alignas(1024) char key[C.stages][C.key_bytes()];
+  alignas(1024) char value[C.stages][C.value_bytes()];
+  alignas(1024) char output[C.own_output ? C.consumers : 1][C.own_output ? C.output_bytes() : 1024];
+  // full: the bytes have landed. empty: every reader's warps are done with them.
+  unsigned long long query_full[C.consumers], query_empty[C.consumers];
+  unsigned long long key_full[C.stages], key_empty[C.stages];
+  unsigned long long value_full[C.stages], value_empty[C.stages];
+};
+
+// Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
+template <int kSlots>
+struct RingPlace {
+  __device__ static unsigned slot(unsigned n) { return n % kSlots; }
+  __device__ static unsigned parity(unsigned n) { return n / kSlots & 1; }
+};
+
+template <Config C>
+__device__ inline void start_barriers(Shared<C>& shared) {
+  using ptx::barrier_init, ptx::shared_address;
+  for (int w = 0; w < C.consumers; ++w) {
+    barrier_init(shared_address(&shared.query_full[w]), 1);
+    barrier_init(shared_address(&shared.query_empty[w]), 4);
+  }
+  for (int s = 0; s < C.stages; ++s) {
+    barrier_init(shared_address(&shared.key_full[s]), 1);
+    barrier_init(shared_address(&shared.key_empty[s]), 4 * C.consumers);
+    barrier_init(shared_address(&shared.value_full[s]), 1);
+    barrier_init(shared_address(&shared.value_empty[s]), 4 * C.consumers);
+  }
+  ptx::barrier_init_fence();
+}
+
+// Named barriers; 0 is __syncthreads.
+enum NamedBarrier : int { kTurnOf = 1, kOutputOf = 4 };  // + warpgroup
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,149 @@
+// Scores in the accumulators of a warpgroup to weights in the layout of A, in registers. Every thread holds
+// two rows; see ptx/wgmma.hpp for which elements.
+#pragma once
+
+#include "cuda/sm90/config.hpp"
+#include "cuda/tile/element.hpp"
+#include "cuda/tile/score.hpp"
+#include "cuda/tile/softmax.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C>
+using Scores = float[C.keys / 2];
+template <Config C>
+using Weights = unsigned[C.keys / 16][4];
+template <Config C>
+using Output = float[C.value_dim / 2];
+
+// Exponents are taken against `reference`. It is the largest score of the first tile, and stays until a row's
+// weights grow so far above 1 that they might leave the range of f16: then the row starts over with the
+// largest score there is now. So the maximum, which costs as much as a third of all the rest, is not taken
+// for most tiles, and O is hardly ever rescaled. Scores times log2(e) throughout.
+inline constexpr float kMostSum = 4096.0f;  // of one thread's weights in a row of one tile
+struct Rows {
+  float reference[2], sum[2];
+};
+
+// 2^x on the FMA pipe: x = i + f with f in [-1/2, 1/2], 2^f by polynomial (relative error
+// under 1e-4, less than the rounding of a weight to f16), i added to the exponent.
+TESSERA_HOST_DEVICE float polynomial_exp2(float x) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer
+  x = x < -127.0f ? -127.0f : x;  // 2^-127 comes out as 0: i empties the exponent of 1.0
+  const float shifted = x + kMagic;
+  const float f = x - (shifted - kMagic);
+  float y = 0.05500769f;
+  y = y * f + 0.2422126f;
+  y = y * f + 0.69328307f;
+  y = y * f + 1.0f;
+  union Bits {
+    float as_float;
+    int as_int;
+  };
+  const Bits i{.as_float = shifted};
+  Bits result{.as_float = y};
+  result.as_int += i.as_int << 23;
+  return result.as_float;
+}
+
+// Of a row's element n, which the compiler knows: by polynomial or by the special-function unit.
+template <Config C>
+__device__ inline float exponential(int n, float x) {
+  return n % 8 < C.polynomial ? polynomial_exp2(x) : tile::fast_exp2(x);
+}
+
+// Row r (0 or 1) sees keys low ... high - 1, counted from the thread's first key.
+template <Config C>
+__device__ inline void hide_by_position(Scores<C>& s, int r, int low, int high) {
+#pragma unroll
+  for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int key = 8 * n + e;
+      if (key < low || key >= high) s[4 * n + 2 * r + e] = tile::minus_infinity();
+    }
+}
+
+// The largest score of each row, over the four threads that share it. Four chains a row: one would wait for
+// itself at every step.
+template <Config C>
+__device__ inline void find_largest(const Scores<C>& s, float (&largest)[2]) {
+  float most[2][4];
+#pragma unroll
+  for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float pair = fmaxf(s[4 * n + 2 * r], s[4 * n + 2 * r + 1]);
+      most[r][n % 4] = n < 4 ? pair : fmaxf(most[r][n % 4], pair);
+    }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float x = fmaxf(fmaxf(most[r][0], most[r][1]), fmaxf(most[r][2], most[r][3]));
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    largest[r] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+  }
+}
+
+// Scores to weights, and their sums.
+template <Config C, class T>
+__device__ inline void exponentiate(Weights<C>& w, const Scores<C>& s, const Rows& rows, float factor,
+                                    float (&sum)[2]) {
+#pragma unroll
+  for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float x = exponential<C>(2 * n, fmaf(s[4 * n + 2 * r], factor, -rows.reference[r]));
+      const float y = exponential<C>(2 * n + 1, fmaf(s[4 * n + 2 * r + 1], factor, -rows.reference[r]));
+      sum[r] = n == 0 ? x + y : sum[r] + (x + y);
+      w[n / 2][n % 2 * 2 + r] = tile::pack<T>(x, y);
+    }
+}
+
+// The first tile of a row.
+template <Config C, class T>
+__device__ inline void start_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor) {
+  float largest[2];
+  find_largest<C>(s, largest);
+#pragma unroll
+  for (int r = 0; r < 2; ++r)  // a row that sees nothing yet keeps a finite reference
+    rows.reference[r] = fmaxf(largest[r] * factor, tile::kLowest);
+  exponentiate<C, T>(w, s, rows, factor, rows.sum);
+}
+
+// Any later one. True if O has to be multiplied by `shrink`.
+template <Config C, class T>
+__device__ inline bool continue_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor,
+                                        float (&shrink)[2]) {
+  float sum[2];
+  exponentiate<C, T>(w, s, rows, factor, sum);
+  const bool grew = !(fmaxf(sum[0], sum[1]) <= kMostSum);
+  const bool any = __any_sync(0xffffffffu, grew);
+  if (any) {
+    float largest[2];
+    find_largest<C>(s, largest);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      // Each row decides for itself: no row's bits depend on its neighbours.
+      const unsigned ballot = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
+      const bool mine = (ballot >> (threadIdx.x % 32 & ~3u) & 15u) != 0;
+      const float reference = mine ? largest[r] * factor : rows.reference[r];
+      shrink[r] = tile::fast_exp2(rows.reference[r] - reference);
+      rows.reference[r] = reference;
+      rows.sum[r] *= shrink[r];
+    }
+    exponentiate<C, T>(w, s, rows, factor, sum);
+  }
+  rows.sum[0] += sum[0];
+  rows.sum[1] += sum[1];
+  return any;
+}
+
+template <Config C>
+__device__ inline void rescale(Output<C>& o, const float (&shrink)[2]) {
+#pragma unroll
+  for (int n = 0; n < C.value_dim / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) o[4 * n + e] *= shrink[e / 2];
+}
+
+}  // namespace tessera::cuda::sm90

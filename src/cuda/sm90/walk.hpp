@@ -1,0 +1,31 @@
+// The key tiles that a row tile visits, last to first: where a diagonal or the end of the keys needs masking,
+// it is met first, and the long stretch behind it needs none.
+#pragma once
+
+#include "cuda/sm90/config.hpp"
+#include "cuda/sm90/params.hpp"
+#include "cuda/tile/view.hpp"
+
+namespace tessera::cuda::sm90 {
+
+struct KeyTiles {
+  int first, count;  // tiles first + count - 1 ... first
+};
+
+template <Config C>
+__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at) {
+  const int first_row = at.row_tile * C.rows(), last_row = min(first_row + C.rows(), p.queries) - 1;
+  const tile::KeyRange range = tile::key_range(band, first_row, last_row);
+  if (range.end <= range.begin) return {0, 0};
+  const int first = range.begin / C.keys;
+  return {first, (range.end - 1) / C.keys + 1 - first};
+}
+
+// The tiles [begin, end) that need no masking for the rows of one warpgroup.
+template <Config C>
+__device__ inline int2 unmasked_tiles(const tile::Band& band, int first_row, int last_row) {
+  const tile::KeyRange range = tile::key_range(band, first_row, last_row);
+  return make_int2((range.full_begin + C.keys - 1) / C.keys, range.full_end / C.keys);
+}
+
+}  // namespace tessera::cuda::sm90
