@@ -27,7 +27,7 @@ struct Launch {
 struct Budget {
   int registers = 0;     // per thread
   int shared_bytes = 0;  // per block, static and dynamic together
-  int spill_bytes = 0;   // per thread: what docs/sm80.md accounts for
+  int spill_bytes = 0;   // per thread: what docs/sm80.md and docs/sm90.md account for
 };
 
 struct Kernel {
@@ -38,6 +38,9 @@ struct Kernel {
   std::string (*missing)(const tessera_device& device);
   // OK, or the sentence why this kernel cannot compute a valid problem.
   Status (*supports)(const Problem& problem);
+  // May be null. Of a problem it can compute: empty, or the sentence why a kernel further down the table,
+  // which can too, is the better choice. Not asked where the kernel was asked for by name.
+  std::string (*rather_not)(const Problem& problem, const tessera_device& device) = nullptr;
   Launch (*geometry)(const Problem& problem, const tessera_device& device);
   Status (*launch)(const Problem& problem, const tessera_device& device, const Launch& launch);
   int rung = 0;  // of the ladder in docs/ladder.md; 0 = not one of its kernels
@@ -45,7 +48,8 @@ struct Kernel {
   // bound.
   double tolerance = 0;
   Budget budget;
-  std::string_view symbol;  // what its CUDA functions are called: "ladder::scalar<"
+  std::string_view symbol;     // what its CUDA functions are called: "ladder::scalar<"
+  std::string_view only_arch;  // "sm_90a": compiled for that arch alone; empty: for every arch of the build
 };
 
 // All kernels of this build, best first within a device.

@@ -101,10 +101,13 @@ Status plan(const Problem& problem, const tessera_device& device, Plan* out) {
   for (const Kernel& kernel : kernels()) {
     if (kernel.device != device.kind) continue;
     Status s = usable(kernel, problem, device);
+    if (s.ok() && kernel.rather_not != nullptr) {
+      if (std::string why = kernel.rather_not(problem, device); !why.empty()) s = unsupported(std::move(why));
+    }
     if (s.ok()) {
       choose(kernel, problem, device, out);
       out->reason =
-          passed_over.empty() ? "the best kernel of this device" : "the best kernel that can: " + passed_over;
+          passed_over.empty() ? "the best kernel of this device" : "the best kernel for this: " + passed_over;
       return {};
     }
     passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", kernel.name, s.message);

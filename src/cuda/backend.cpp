@@ -10,6 +10,7 @@
 #include "cuda/ladder/table.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/sm80/choose.hpp"
+#include "cuda/sm90/choose.hpp"
 #include "cuda/translate.hpp"
 
 namespace tessera::cuda {
@@ -245,11 +246,11 @@ std::vector<core::Kernel> ladder_rows() {
 }  // namespace
 
 std::vector<core::Kernel> kernels() {
-  std::vector<core::Kernel> rows = {sm80::production_row(), scalar_row()};
+  std::vector<core::Kernel> rows = {sm90::production_row(), sm80::production_row(), scalar_row()};
   for (core::Kernel& row : ladder_rows()) rows.push_back(row);
   for (core::Kernel& row : rows) {
     row.device = TESSERA_CUDA;
-    row.missing = missing;
+    if (row.missing == nullptr) row.missing = missing;
     if (row.rung > 0) row.budget = kRungBudget;
     if (row.name == "registers") row.budget.spill_bytes = 48;  // docs/sm80.md, "Registers"
   }

@@ -94,8 +94,7 @@ Params translate(const core::Problem& problem, int pack) {
   p.alibi_head_stride = problem.alibi_head_stride;
   p.sinks = problem.sinks;
   p.sinks_stride = problem.sinks_stride;
-  // With an open left side and a closed right one, later rows see more.
-  p.longest_first = problem.has_band && p.right < kFarAway && p.left >= p.keys ? 1 : 0;
+  p.longest_first = later_rows_see_more(problem) ? 1 : 0;
   return p;
 }
 
@@ -108,6 +107,10 @@ bool rows_of_16_bytes(const core::Problem& p) {
 
 bool plain_scores(const core::Problem& p) {
   return p.softcap == 0 && p.alibi_slopes == nullptr && p.mask.kind == core::MaskKind::none;
+}
+
+bool later_rows_see_more(const core::Problem& p) {
+  return p.has_band && p.right < kFarAway && p.left >= p.keys;
 }
 
 }  // namespace tessera::cuda

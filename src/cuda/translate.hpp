@@ -18,4 +18,7 @@ bool rows_of_16_bytes(const core::Problem& problem);
 // Whether scores are only scaled and hidden by position: no softcap, ALiBi, mask tensor; sinks are fine.
 bool plain_scores(const core::Problem& problem);
 
+// With an open left side and a closed right one, later rows see more.
+bool later_rows_see_more(const core::Problem& problem);
+
 }  // namespace tessera::cuda

@@ -76,6 +76,17 @@ class Running(unittest.TestCase):
         self.assertFalse((self.path / "x.cu.o").exists())
         self.assertFalse((self.path / "x.cu.o.report.json").exists())
 
+    def test_products_that_wait_for_each_other_fail_like_warnings(self):
+        for code in ("C7508", "C7510", "C7512", "C7519"):
+            said = f"ptxas info    : ({code}) wgmma.mma_async instructions are serialized\n"
+            done = compile_with(self.path, CLEAN + said)
+            self.assertEqual(done.returncode, 1, code)
+            self.assertIn(code, done.stderr)
+            self.assertFalse((self.path / "x.cu.o").exists())
+        loss = "ptxas info    : (C7506) Potential Performance Loss: 'setmaxnreg' ignored\n"
+        self.assertEqual(compile_with(self.path, CLEAN + loss).returncode, 1)
+        self.assertEqual(compile_with(self.path, CLEAN + "ptxas info    : (C7600) something else\n").returncode, 0)
+
     def test_an_error_keeps_the_compilers_code(self):
         self.assertEqual(compile_with(self.path, "x.cu(1): error: no\n", 2).returncode, 2)
 

@@ -57,6 +57,9 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
       symbols.emplace(row.symbol);
       compiled.emplace(row.symbol, f.arch);
       check_function(f, row, &wrong);
+      if (!row.only_arch.empty() && f.arch != row.only_arch)
+        wrong.push_back(fmt::format("{} is compiled for {}, but {} is for {} alone", f.name, f.arch, row.name,
+                                    row.only_arch));
     }
     if (symbols.size() != 1)
       wrong.push_back(fmt::format("{} ({}) belongs to {} symbols of the kernel table, not to one", f.name,
@@ -67,7 +70,8 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
     if (row.symbol.empty() || row.budget.registers == 0 || row.budget.shared_bytes < 0)
       wrong.push_back(fmt::format("{} has no symbol or no budget", row.name));
     for (const std::string& arch : kArchs)
-      if (!row.symbol.empty() && compiled.count({std::string(row.symbol), arch}) == 0)
+      if (!row.symbol.empty() && (row.only_arch.empty() || row.only_arch == arch) &&
+          compiled.count({std::string(row.symbol), arch}) == 0)
         wrong.push_back(fmt::format("{} is not compiled for {}", row.name, arch));
   }
   return wrong;

@@ -69,6 +69,16 @@ TEST(ResourceGate, RefusesARowThatIsNotCompiledForAnArch) {
   EXPECT_EQ(wrong[0], "scalar is not compiled for sm_90a");
 }
 
+TEST(ResourceGate, ARowOfOneArchIsCompiledForThatAlone) {
+  std::vector<core::Kernel> rows = kRows;
+  rows[0].only_arch = "sm_90a";
+  EXPECT_TRUE(check_resources({on_every_arch(kGood).back()}, rows).empty());
+  EXPECT_EQ(check_resources(on_every_arch(kGood), rows).size(), kArchs.size() - 1);
+  const auto wrong = check_resources({}, rows);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0], "scalar is not compiled for sm_90a");
+}
+
 TEST(ResourceGate, RefusesARowWithoutSymbolOrBudget) {
   const std::vector<core::Kernel> rows = {kRows[0], row("bare", "", {64, 0})};
   EXPECT_EQ(check_resources(on_every_arch(kGood), rows).size(), 1u);

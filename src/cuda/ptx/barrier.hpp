@@ -36,6 +36,21 @@ __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
       : "memory");
 }
 
+// Whether it is complete already. Asked early, it saves the wait's own latency later.
+__device__ inline bool barrier_done(unsigned barrier, unsigned parity) {
+  int done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.s32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // Named barriers: some of a block's threads meet. Id 0 is __syncthreads.
 __device__ inline void named_sync(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

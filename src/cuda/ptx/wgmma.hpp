@@ -20,8 +20,8 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// Nothing that is made of these registers afterwards may be moved up to before this point: an instruction that
-// writes to registers of a product still being computed would make the compiler wait for every product.
+// Keeps what the compiler does with these registers afterwards from being moved up to before this point: a
+// copy of an accumulator in the middle of a product would make it wait for every step of that product.
 template <int n>
 __device__ inline void pin(float (&registers)[n]) {
 #pragma unroll
@@ -33,10 +33,17 @@ __device__ inline void pin(float (&registers)[n]) {
 // blocks side by side.
 //   bits 0-13  start address / 16      16-29 offset to the next 64 columns / 16 (only where those are summed
 //   32-45      1024 / 16: 8 rows on            over by B's columns, else unused)       62-63 128-byte swizzle
-__device__ inline unsigned long long matrix_descriptor(unsigned address, unsigned block_bytes) {
-  return (static_cast<unsigned long long>(address & 0x3ffffu) >> 4) |
-         static_cast<unsigned long long>(block_bytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
-}
+struct MatrixDescriptor {
+  unsigned low;
+
+  __device__ MatrixDescriptor(unsigned address, unsigned block_bytes)
+      : low((address & 0x3ffffu) >> 4 | block_bytes >> 4 << 16) {}
+  // That of the matrix so many bytes on. Only the low word changes: a 64-bit sum would cost twice as much.
+  __device__ unsigned long long at(unsigned bytes) const {
+    constexpr unsigned kHigh = 1u << 30 | 1024 / 16;
+    return static_cast<unsigned long long>(kHigh) << 32 | (low + bytes / 16);
+  }
+};
 
 // One product, 16 deep, for kColumns columns of B.
 //   from_shared: D = A B^T (+ D), A and B both with the summed dimension along their rows: Q K

@@ -1,6 +1,7 @@
 // The CUDA part of a build without nvcc: no kernels, no GPU, and sentences that say so.
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/runtime/tensor_map.hpp"
 
 namespace tessera::cuda {
 
@@ -27,6 +28,7 @@ core::Status check_reachable(const core::Problem&, const tessera_device&) { retu
 core::Status launch(const Launch&, void*, const tessera_device&) { return absent(); }
 core::Status inspect(const void*, const tessera_device&, unsigned, unsigned, Function*) { return absent(); }
 int code_arch(const void*, int) { return 0; }
+core::Status encode(const BoxedTensor&, TensorMap*) { return absent(); }
 
 }  // namespace runtime
 }  // namespace tessera::cuda

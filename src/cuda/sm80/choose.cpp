@@ -113,6 +113,12 @@ Variant variant_for(const core::Problem& p, int arch, int sms) {
   return blocks(p, plain) < sms ? Variant::small : Variant::plain;
 }
 
+Tiling tiling_for(const core::Problem& p, int arch, Variant variant) {
+  const HeadDims dims = padded_dims(p);
+  const Config c = config_for(code_arch_of(arch), dims.dim, dims.value_dim, variant);
+  return {c.rows(), blocks(p, c)};
+}
+
 core::Kernel production_row() {
   core::Kernel row{};
   row.name = "sm80";

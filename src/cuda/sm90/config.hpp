@@ -12,10 +12,11 @@ struct Config {
   int stages;          // K and V tiles in flight
   bool own_output;     // O leaves through shared memory of its own, so that the next Q may come early
   bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
-  int polynomial;      // of every 8 exponentials, so many by polynomial instead of the special-function unit
+  bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
+  TESSERA_CONSTEXPR int split_threads() const { return 128 * consumers; }  // no producer
   TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
   TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
   // Of one warpgroup's query rows, of its output rows, of a tile of K, of V.

@@ -1,4 +1,5 @@
-// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. While the tensor cores work on
+// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. While the tensor cores work
+// on
 //
 //   S(i) = Q K(i)   and   O += P(i+1) V(i+1)
 //
@@ -9,6 +10,7 @@
 #include "cuda/ptx/registers.hpp"
 #include "cuda/ptx/wgmma.hpp"
 #include "cuda/sm90/epilogue.hpp"
+#include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/sm90/walk.hpp"
@@ -30,31 +32,32 @@ struct Consumer {
   __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
-    const unsigned long long a =
-        ptx::matrix_descriptor(ptx::shared_address(shared.query[warpgroup]), 64 * 128);
-    const unsigned long long b =
-        ptx::matrix_descriptor(ptx::shared_address(shared.key[Ring::slot(key_count)]), C.keys * 128);
+    const ptx::MatrixDescriptor a(ptx::shared_address(shared.query[warpgroup]), 64 * 128);
+    const ptx::MatrixDescriptor b(ptx::shared_address(shared.key[Ring::slot(key_count)]), C.keys * 128);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < C.dim / 16; ++k) {
-      ptx::Wgmma<T, C.keys>::from_shared(s, a + (k / 4 * 64 * 128 + k % 4 * 32) / 16,
-                                         b + (k / 4 * C.keys * 128 + k % 4 * 32) / 16, k > 0);
+      ptx::Wgmma<T, C.keys>::from_shared(s, a.at(k / 4 * 64 * 128 + k % 4 * 32),
+                                         b.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
     }
     ptx::wgmma_commit();
   }
   __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
-    const unsigned long long b =
-        ptx::matrix_descriptor(ptx::shared_address(shared.value[Ring::slot(value)]), C.keys * 128);
+    const ptx::MatrixDescriptor b(ptx::shared_address(shared.value[Ring::slot(value)]), C.keys * 128);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < C.keys / 16; ++k) {
-      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b + k * 16 * 128 / 16);
+      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128));
     }
     ptx::wgmma_commit();
   }
 
   __device__ void wait_key() const {
     ptx::barrier_wait(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]), Ring::parity(key_count));
+  }
+  __device__ bool key_there() const {
+    return ptx::barrier_done(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]),
+                             Ring::parity(key_count));
   }
   __device__ void wait_value(unsigned value) const {
     ptx::barrier_wait(ptx::shared_address(&shared.value_full[Ring::slot(value)]), Ring::parity(value));
@@ -72,44 +75,22 @@ struct Consumer {
       ptx::named_arrive(kTurnOf + (warpgroup + 1 == C.consumers ? 0 : warpgroup + 1), 256);
   }
 
-  // Hidden keys to -inf; with kGeneral also what the options make of the scores. Rows and band are worked out
-  // anew each time: there is no register to keep them in through the tiles that need no masking.
   __device__ void mask(Scores<C>& s, int tile) const {
     const Place at = tiles.place();
-    const tile::Band band = tile::band_of(p.problem, at.batch);
-    const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
-    const int row = first_row(at) + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int query = min(row + 8 * r, p.problem.queries - 1);
-      if constexpr (kGeneral) {
-        const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
-        const tile::ScoreRow options = tile::score_row(p.problem, view, {query, at.head});
-#pragma unroll
-        for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            float& x = s[4 * n + 2 * r + e];
-            x = tile::general_score(p.problem, band, options, key0 + 8 * n + e, x);
-          }
-      } else {
-        const int position = query + band.offset;
-        hide_by_position<C>(s, r, position - band.left - key0,
-                            min(position + band.right + 1, band.keys) - key0);
-      }
-    }
+    mask_scores<C, T, kGeneral>(s, p.problem, at, first_row(at), tile);
   }
 
   // What a tile leaves for the next one besides its weights.
   struct Carried {
     float shrink[2];
-    bool grew;     // O must be multiplied by `shrink`
-    bool pending;  // an output product is still being computed
+    bool grew;       // O must be multiplied by `shrink`
+    bool pending;    // an output product is still being computed
+    bool key_there;  // the next K has landed
   };
 
-  // Ends the output product that is under way, that of value tile `value`. Always behind a wait for a barrier:
-  // the compiler moves a wait for a product up as far as it can, but not over a barrier, and the softmax
-  // before is meant to run under it.
+  // Ends the output product that is under way, that of value tile `value`. Always behind a wait for a
+  // barrier: the compiler moves a wait for a product up as far as it can, but not over a barrier, and the
+  // softmax before is meant to run under it.
   __device__ void settle(Carried& c, unsigned value, Output<C>& o) const {
     ptx::wgmma_wait<0>();
     if (c.pending) release(shared.value_empty[Ring::slot(value)]);
@@ -120,9 +101,10 @@ struct Consumer {
   // Scores of `tile` beside the output of the tile before it, whose weights are w; leaves those of `tile` in
   // `next`.
   template <bool kMask>
-  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows, Output<C>& o) {
+  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
+                       Output<C>& o) {
     Scores<C> s;
-    wait_key();
+    if (!c.key_there) wait_key();
     settle(c, key_count - 2, o);
     wait_turn();
     start_scores(s);
@@ -132,32 +114,41 @@ struct Consumer {
     ptx::wgmma_wait<1>();
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
+    c.key_there = key_there();
     if constexpr (kMask) mask(s, tile);
     c.grew = continue_softmax<C, T>(next, s, rows, factor(), c.shrink);
   }
   __device__ void step(int tile, int2 unmasked, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
                        Output<C>& o) {
-    if (kGeneral || tile < unmasked.x || tile >= unmasked.y) {
+    if (needs_mask(tile, unmasked)) {
       step<true>(tile, c, w, next, rows, o);
     } else {
       step<false>(tile, c, w, next, rows, o);
     }
   }
 
-  __device__ void attend_tile(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
-    Carried c = {{1.0f, 1.0f}, false, false};
+  __device__ bool needs_mask(int tile, int2 unmasked) const {
+    return kGeneral || tile < unmasked.x || tile >= unmasked.y;
+  }
+
+  // The last key tile, which has nothing before it.
+  __device__ void first_step(int tile, int2 unmasked, Weights<C>& w, Rows& rows) {
+    Scores<C> s;
+    wait_key();
+    start_scores(s);
+    ptx::wgmma_wait<0>();
+    ptx::pin(s);
+    release(shared.key_empty[Ring::slot(key_count)]);
+    ++key_count;
+    if (needs_mask(tile, unmasked)) mask(s, tile);
+    start_softmax<C, T>(w, s, rows, factor());
+  }
+
+  __device__ void attend_overlapped(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
+    Carried c = {{1.0f, 1.0f}, false, false, false};
     Weights<C> even, odd;  // in turn, so that none has to be copied
     int tile = range.first + range.count - 1;
-    wait_key();
-    {
-      Scores<C> s;
-      start_scores(s);
-      ptx::wgmma_wait<0>();
-      release(shared.key_empty[Ring::slot(key_count)]);
-      ++key_count;
-      if (kGeneral || tile < unmasked.x || tile >= unmasked.y) mask(s, tile);
-      start_softmax<C, T>(even, s, rows, factor());
-    }
+    first_step(tile, unmasked, even, rows);
     for (--tile; tile > range.first; tile -= 2) {
       step(tile, unmasked, c, even, odd, rows, o);
       step(tile - 1, unmasked, c, odd, even, rows, o);
@@ -172,6 +163,44 @@ struct Consumer {
     } else {
       start_output(o, even, key_count - 1);
     }
+    ptx::wgmma_wait<0>();
+    release(shared.value_empty[Ring::slot(key_count - 1)]);
+  }
+
+  // The output of the tile before, then the scores of `tile`; its softmax runs under the other warpgroups'
+  // products. One set of weights is enough.
+  template <bool kMask>
+  __device__ void step_in_turn(int tile, Weights<C>& w, Rows& rows, Output<C>& o) {
+    Scores<C> s;
+    wait_value(key_count - 1);
+    wait_key();
+    wait_turn();
+    start_output(o, w, key_count - 1);
+    start_scores(s);
+    pass_turn();
+    ptx::wgmma_wait<0>();
+    release(shared.value_empty[Ring::slot(key_count - 1)]);
+    release(shared.key_empty[Ring::slot(key_count)]);
+    ++key_count;
+    if constexpr (kMask) mask(s, tile);
+    float shrink[2];
+    if (continue_softmax<C, T>(w, s, rows, factor(), shrink)) rescale<C>(o, shrink);
+  }
+
+  __device__ void attend_in_turn(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
+    Weights<C> w;
+    int tile = range.first + range.count - 1;
+    first_step(tile, unmasked, w, rows);
+    for (--tile; tile >= range.first; --tile) {
+      if (needs_mask(tile, unmasked)) {
+        step_in_turn<true>(tile, w, rows, o);
+      } else {
+        step_in_turn<false>(tile, w, rows, o);
+      }
+    }
+    if (C.own_output) release(shared.query_empty[warpgroup]);
+    wait_value(key_count - 1);
+    start_output(o, w, key_count - 1);
     ptx::wgmma_wait<0>();
     release(shared.value_empty[Ring::slot(key_count - 1)]);
   }
@@ -192,14 +221,20 @@ struct Consumer {
         const int last = p.problem.queries - 1, row = first_row(at);
         const KeyTiles range = key_tiles<C>(band, p.problem, at);
         if (range.count > 0) {
-          attend_tile(range, unmasked_tiles<C>(band, min(row, last), min(row + 63, last)), rows, o);
+          const int2 unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
+          if constexpr (C.overlap) {
+            attend_overlapped(range, unmasked, rows, o);
+          } else {
+            attend_in_turn(range, unmasked, rows, o);
+          }
         } else if (C.own_output) {
           release(shared.query_empty[warpgroup]);
         }
       }
       const Place at = tiles.place();
       char* const staged = C.own_output ? shared.output[warpgroup] : shared.query[warpgroup];
-      write_output<C, T>(p, at, first_row(at), thread, kOutputOf + warpgroup, staged, rows, o);
+      // The thread's number is read anew: what is made of it would take registers all through the loop.
+      write_output<C, T>(p, at, first_row(at), ptx::thread_x() % 128, kOutputOf + warpgroup, staged, rows, o);
       if (!C.own_output) {
         ptx::named_sync(kOutputOf + warpgroup, 128);  // thread 0 has seen the boxes read
         release(shared.query_empty[warpgroup]);

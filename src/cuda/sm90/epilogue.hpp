@@ -1,5 +1,5 @@
-// The end of a row tile: rows are divided by their sums, lse is written, and O leaves through shared memory by
-// the copy engine, which leaves out what lies past the last row or column.
+// The end of a row tile: rows are divided by their sums, lse is written, and O leaves through shared memory
+// by the copy engine, which leaves out what lies past the last row or column.
 #pragma once
 
 #include "cuda/ptx/async_copy.hpp"

@@ -29,8 +29,8 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   } else {
     ptx::take_registers<C.consumer_registers()>();
     const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128 - 1, 0);
-    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128,
-                                      Tiles(p.schedule), 0};
+    Consumer<C, T, kGeneral> consumer{
+        p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128, Tiles(p.schedule), 0};
     consumer.run();
   }
 }

@@ -11,6 +11,7 @@ struct Sm90Params {
   TensorMap query, key, value, output;
   Params problem;
   Schedule schedule;
+  tile::Divider group;  // query heads that share K and V
 };
 
 }  // namespace tessera::cuda::sm90

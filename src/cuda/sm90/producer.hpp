@@ -43,8 +43,7 @@ struct Producer {
     const unsigned full = ptx::shared_address(&shared.value_full[slot]);
     ptx::barrier_wait(ptx::shared_address(&shared.value_empty[slot]), Ring::parity(value_count) ^ 1);
     ptx::barrier_expect(full, C.value_bytes());
-    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, full, tile * C.keys, head,
-              batch);
+    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, full, tile * C.keys, head, batch);
     ++value_count;
   }
 
@@ -53,7 +52,7 @@ struct Producer {
     for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
       const Place at = tiles.place();
       const KeyTiles range = key_tiles<C>(tile::band_of(p.problem, at.batch), p.problem, at);
-      const int kv_head = at.head / p.problem.group, last = range.first + range.count - 1;
+      const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
       // Behind the first K, which needs no Q to make room for it.
       if (range.count > 0) load_key(last, kv_head, at.batch);
       load_query(at, query_round);

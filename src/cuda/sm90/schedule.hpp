@@ -1,5 +1,5 @@
-// Which row tiles a block computes. As many blocks as the GPU has SMs; each takes every gridDim-th unit of the
-// list. A unit is one row tile, or, where later rows see more keys, a pair: the first and the last, the
+// Which row tiles a block computes. As many blocks as the GPU has SMs; each takes every gridDim-th unit of
+// the list. A unit is one row tile, or, where later rows see more keys, a pair: the first and the last, the
 // second and the last but one, ... of a head, which together are always the same work. Units of a head stand
 // side by side, so that the blocks at work share few heads' K and V in L2.
 #pragma once

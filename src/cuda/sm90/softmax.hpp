@@ -25,45 +25,6 @@ struct Rows {
   float reference[2], sum[2];
 };
 
-// 2^x on the FMA pipe: x = i + f with f in [-1/2, 1/2], 2^f by polynomial (relative error
-// under 1e-4, less than the rounding of a weight to f16), i added to the exponent.
-TESSERA_HOST_DEVICE float polynomial_exp2(float x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer
-  x = x < -127.0f ? -127.0f : x;  // 2^-127 comes out as 0: i empties the exponent of 1.0
-  const float shifted = x + kMagic;
-  const float f = x - (shifted - kMagic);
-  float y = 0.05500769f;
-  y = y * f + 0.2422126f;
-  y = y * f + 0.69328307f;
-  y = y * f + 1.0f;
-  union Bits {
-    float as_float;
-    int as_int;
-  };
-  const Bits i{.as_float = shifted};
-  Bits result{.as_float = y};
-  result.as_int += i.as_int << 23;
-  return result.as_float;
-}
-
-// Of a row's element n, which the compiler knows: by polynomial or by the special-function unit.
-template <Config C>
-__device__ inline float exponential(int n, float x) {
-  return n % 8 < C.polynomial ? polynomial_exp2(x) : tile::fast_exp2(x);
-}
-
-// Row r (0 or 1) sees keys low ... high - 1, counted from the thread's first key.
-template <Config C>
-__device__ inline void hide_by_position(Scores<C>& s, int r, int low, int high) {
-#pragma unroll
-  for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int key = 8 * n + e;
-      if (key < low || key >= high) s[4 * n + 2 * r + e] = tile::minus_infinity();
-    }
-}
-
 // The largest score of each row, over the four threads that share it. Four chains a row: one would wait for
 // itself at every step.
 template <Config C>
@@ -92,8 +53,8 @@ __device__ inline void exponentiate(Weights<C>& w, const Scores<C>& s, const Row
   for (int n = 0; n < C.keys / 8; ++n)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float x = exponential<C>(2 * n, fmaf(s[4 * n + 2 * r], factor, -rows.reference[r]));
-      const float y = exponential<C>(2 * n + 1, fmaf(s[4 * n + 2 * r + 1], factor, -rows.reference[r]));
+      const float x = tile::fast_exp2(fmaf(s[4 * n + 2 * r], factor, -rows.reference[r]));
+      const float y = tile::fast_exp2(fmaf(s[4 * n + 2 * r + 1], factor, -rows.reference[r]));
       sum[r] = n == 0 ? x + y : sum[r] + (x + y);
       w[n / 2][n % 2 * 2 + r] = tile::pack<T>(x, y);
     }

@@ -13,8 +13,9 @@ struct KeyTiles {
 };
 
 template <Config C>
-__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at) {
-  const int first_row = at.row_tile * C.rows(), last_row = min(first_row + C.rows(), p.queries) - 1;
+__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at,
+                                     int rows = C.rows()) {
+  const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
   const tile::KeyRange range = tile::key_range(band, first_row, last_row);
   if (range.end <= range.begin) return {0, 0};
   const int first = range.begin / C.keys;

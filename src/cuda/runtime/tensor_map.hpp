@@ -1,0 +1,30 @@
+// Tensor maps: what the bulk tensor copy engine of sm_90 is told of a tensor. The driver writes them; it is
+// asked for its function when the first one is needed, so that nothing has to be linked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/status.hpp"
+
+namespace tessera::cuda {
+struct TensorMap;  // ptx/tensor_copy.hpp
+}
+
+namespace tessera::cuda::runtime {
+
+// A tensor of 16-bit elements that is copied in boxes of 64 columns, 128-byte swizzled; what a box has beyond
+// its edge reads as zeros and is not written.
+struct BoxedTensor {
+  void* data = nullptr;
+  bool bf16 = false;
+  std::array<std::uint64_t, 4> extents{};        // columns, rows, heads, batch
+  std::array<std::uint64_t, 3> strides_bytes{};  // of rows, heads, batch
+  std::uint32_t box_rows = 0;
+
+  bool operator==(const BoxedTensor&) const = default;
+};
+
+core::Status encode(const BoxedTensor& tensor, TensorMap* map);
+
+}  // namespace tessera::cuda::runtime

@@ -1,0 +1,12 @@
+// A build without code for sm_90a: no wgmma kernels, and the kernel table says so.
+#include "cuda/sm90/launch.hpp"
+
+namespace tessera::cuda::sm90 {
+
+bool in_build() { return false; }
+
+core::Status launch(const core::Problem&, const Choice&, int, const tessera_device&) {
+  return {TESSERA_DEVICE_UNAVAILABLE, "this build has no code for sm_90a"};
+}
+
+}  // namespace tessera::cuda::sm90

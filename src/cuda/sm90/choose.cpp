@@ -1,0 +1,192 @@
+#include "cuda/sm90/choose.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "cuda/runtime/runtime.hpp"
+#include "cuda/sm80/choose.hpp"
+#include "cuda/sm90/launch.hpp"
+#include "cuda/sm90/tensors.hpp"
+#include "cuda/translate.hpp"
+
+namespace tessera::cuda::sm90 {
+namespace {
+
+constexpr int kArch = 90;  // wgmma is Hopper's alone: no other arch runs this code
+
+std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+bool needs_general(const core::Problem& p) { return !plain_scores(p) || p.scale <= 0; }
+
+std::string missing(const tessera_device& device) {
+  std::string why;
+  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, &why);
+  if (gpu == nullptr) return why;
+  if (gpu->arch != kArch)
+    return fmt::format("GPU {} ({}) is sm_{}; this kernel is for sm_{}", device.index, gpu->name, gpu->arch,
+                       kArch);
+  if (!in_build()) return "this build has no code for sm_90a";
+  return "";
+}
+
+core::Status supports(const core::Problem& p) {
+  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
+    return core::unsupported(
+        fmt::format("dtype is {}; f16 and bf16 are accepted", core::dtype_name(p.dtype)));
+  }
+  const int most = kHeadDims[std::size(kHeadDims) - 1].dim;
+  if (p.dim > most || p.value_dim > most) {
+    return core::unsupported(
+        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most));
+  }
+  if (const HeadDims dims = padded_dims(p); needs_general(p) && !has_general(dims.value_dim)) {
+    return core::unsupported(
+        fmt::format("dim is {} and value dim {}; with softcap, ALiBi, a mask tensor or a scale that is not "
+                    "positive, up to 192 and 128 is accepted",
+                    p.dim, p.value_dim));
+  }
+  if (core::Status s = within_limits(p); !s.ok()) return s;
+  // Positions in the list of tiles are ints, and one past the last by as many as there are blocks.
+  constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
+  constexpr int kFewestRows = 64;
+  if (const std::int64_t tiles = divide_up(p.queries, kFewestRows) * p.heads * p.batch; tiles > kMostTiles) {
+    return core::unsupported(
+        fmt::format("queries, heads and batch make {} row tiles; up to {} are accepted", tiles, kMostTiles));
+  }
+  return check_boxes(p);
+}
+
+Choice choice_of(const core::Problem& p, Variant variant) {
+  const HeadDims dims = padded_dims(p);
+  const bool split = variant == Variant::split;
+  const Config config = config_for(dims.dim, dims.value_dim, variant);
+  Choice c{variant, config, split ? 64 : config.rows(), !split && later_rows_see_more(p), 0, 0, 0};
+  c.row_tiles = divide_up(p.queries, c.rows);
+  c.units = c.paired ? divide_up(c.row_tiles, 2) : c.row_tiles;
+  c.total = c.units * p.heads * p.batch;
+  return c;
+}
+
+// The cost model. A GPU works in rounds: every SM takes a piece, and the round lasts as long as a piece of
+// that many rows does. Keys a row sees on average are the same for everyone and drop out.
+//
+//   time ~ ceil(pieces / SMs) * rows a piece / rate
+//
+// Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
+constexpr double kWideRate = 1.2;
+constexpr double kSplitRate = 0.65;
+constexpr double kSm80Rate[2] = {0.75, 0.55};       // head dims to 64, and beyond
+constexpr double kSm80SmallRate[2] = {0.55, 0.45};  // its own variant for few rows
+// Below this a tile would be mostly padding, while sm80 fills its own with the heads that share K and V.
+constexpr std::int64_t kFewestQueries = 64;
+
+double rounds(std::int64_t pieces, int sms, std::int64_t rows) {
+  return static_cast<double>(divide_up(pieces, sms) * rows);
+}
+
+std::string rather_not(const core::Problem& p, const tessera_device& device) {
+  if (p.queries < kFewestQueries) {
+    return fmt::format("queries is {}; with fewer than {} most of a tile of {} rows would be padding",
+                       p.queries, kFewestQueries, choose(p, 1).rows);
+  }
+  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, nullptr);
+  if (gpu == nullptr) return "";
+  const Choice c = choose(p, gpu->sms);
+  const double here = estimate(c, gpu->sms), there = sm80_estimate(p, gpu->sms);
+  if (here <= there) return "";
+  return fmt::format("{} tiles of {} rows on {} SMs are estimated to take {:.2f} times as long as sm80's",
+                     c.row_tiles * p.heads * p.batch, c.rows, gpu->sms, here / there);
+}
+
+std::string_view name_of(Variant variant) {
+  return variant == Variant::plain   ? "plain"
+         : variant == Variant::wide  ? "wide"
+         : variant == Variant::split ? "split"
+                                     : "general";
+}
+
+core::Launch geometry(const core::Problem& p, const tessera_device& device) {
+  core::Launch launch;
+  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, nullptr);
+  if (gpu == nullptr) return launch;
+  const Choice c = choose(p, gpu->sms);
+  launch.work_items = c.row_tiles * p.heads * p.batch;
+  launch.threads = c.variant == Variant::split ? c.config.split_threads() : c.config.threads();
+  const std::string work =
+      c.variant == Variant::split
+          ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
+          : fmt::format("shared out{} to {} blocks", c.paired ? " in pairs of a long and a short one" : "",
+                        std::min<std::int64_t>(gpu->sms, c.total));
+  launch.reason =
+      fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant), c.rows,
+                  c.config.keys, work,
+                  c.config.dim != p.dim || c.config.value_dim != p.value_dim
+                      ? fmt::format(", head dims padded to {} and {}", c.config.dim, c.config.value_dim)
+                      : "");
+  return launch;
+}
+
+core::Status launch(const core::Problem& p, const tessera_device& device, const core::Launch&) {
+  std::string why;
+  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, &why);
+  if (gpu == nullptr) return {TESSERA_DEVICE_UNAVAILABLE, why};
+  return launch(p, choose(p, gpu->sms), gpu->sms, device);
+}
+
+}  // namespace
+
+HeadDims padded_dims(const core::Problem& p) {
+  for (const HeadDims& d : kHeadDims) {
+    if (p.dim <= d.dim && p.value_dim <= d.value_dim) return d;
+  }
+  return kHeadDims[std::size(kHeadDims) - 1];
+}
+
+double estimate(const Choice& c, int sms) {
+  const int tiles = c.paired && c.row_tiles > 1 ? 2 : 1;  // of a unit
+  const double rate = c.variant == Variant::wide ? kWideRate : c.variant == Variant::split ? kSplitRate : 1.0;
+  return rounds(c.total, sms, static_cast<std::int64_t>(tiles) * c.rows) / rate;
+}
+
+double sm80_estimate(const core::Problem& p, int sms) {
+  const sm80::Variant variant = sm80::variant_for(p, kArch, sms);
+  const sm80::Tiling tiling = sm80::tiling_for(p, kArch, variant);
+  const int large = padded_dims(p).dim > 64 ? 1 : 0;
+  return rounds(tiling.blocks, sms, tiling.rows) /
+         (variant == sm80::Variant::small ? kSm80SmallRate : kSm80Rate)[large];
+}
+
+Choice choose(const core::Problem& p, int sms) {
+  if (needs_general(p)) return choice_of(p, Variant::general);
+  Choice best = choice_of(p, Variant::plain);
+  const auto consider = [&](Variant variant) {
+    if (const Choice other = choice_of(p, variant); estimate(other, sms) < estimate(best, sms)) best = other;
+  };
+  const int dim = best.config.dim;
+  if (has_wide(dim)) consider(Variant::wide);
+  // It writes 16 bytes of a row at a time, where the others have the copy engine cut off what is too much.
+  if (has_split(dim) && p.value_dim % 8 == 0) consider(Variant::split);
+  return best;
+}
+
+core::Kernel production_row() {
+  core::Kernel row{};
+  row.name = "sm90";
+  row.summary =
+      "production for Hopper: wgmma and the tensor copy engine, a producer and two or three consumers; f16 "
+      "and bf16, head dims to 256";
+  row.missing = missing;
+  row.supports = supports;
+  row.rather_not = rather_not;
+  row.geometry = geometry;
+  row.launch = launch;
+  row.budget = {255, kMostSharedBytes, 112};  // docs/sm90.md, "Registers"
+  row.symbol = "sm90::attend";
+  row.only_arch = "sm_90a";
+  return row;
+}
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,34 @@
+// The wgmma kernel's row of the table: which problems it takes, which it leaves to others, and the variant
+// and tile sizes of the rest.
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernel.hpp"
+#include "cuda/sm90/rows.hpp"
+
+namespace tessera::cuda::sm90 {
+
+core::Kernel production_row();
+
+// How a problem is cut up; see schedule.hpp.
+struct Choice {
+  Variant variant;
+  Config config;
+  int rows;                // of a row tile
+  bool paired;             // units are pairs of row tiles
+  std::int64_t row_tiles;  // of a head
+  std::int64_t units;      // of a head
+  std::int64_t total;      // units of all heads and batch entries
+};
+
+// Of a problem that is supported, on a GPU of so many SMs.
+Choice choose(const core::Problem& problem, int sms);
+
+// For tests: the head dims a problem is padded to, and the estimates that choices are made by; only their
+// ratios mean anything.
+HeadDims padded_dims(const core::Problem& problem);
+double estimate(const Choice& choice, int sms);
+double sm80_estimate(const core::Problem& problem, int sms);
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,28 @@
+// The kernels as the host sees them: one function per dtype, head dim and variant. No CUDA headers.
+#pragma once
+
+#include "cuda/sm90/rows.hpp"
+
+namespace tessera::cuda::sm90 {
+
+enum class Element { f16, bf16 };
+
+struct Functions {
+  const void* plain;
+  const void* wide;     // null if there is none
+  const void* split;    // null if there is none
+  const void* general;  // null if there is none
+
+  const void* of(Variant variant) const {
+    return variant == Variant::plain   ? plain
+           : variant == Variant::wide  ? wide
+           : variant == Variant::split ? split
+                                       : general;
+  }
+};
+
+// Defined by src/cuda/instances/sm90_*.cu, for the rows of kHeadDims.
+template <Element kElement, int kDim, int kValueDim>
+Functions functions();
+
+}  // namespace tessera::cuda::sm90

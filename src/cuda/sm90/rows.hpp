@@ -1,0 +1,62 @@
+// The config rows: which tile sizes a head dim gets. docs/sm90.md says what bounds them.
+#pragma once
+
+#include "cuda/sm90/config.hpp"
+
+namespace tessera::cuda::sm90 {
+
+enum class Variant {
+  plain,    // 128 rows a block; band, key lengths and sinks only
+  wide,     // the same with 192 rows, for problems with rows enough to fill the GPU with those
+  split,    // 64 rows a block, keys shared by its warpgroups: for problems with few rows (split.hpp)
+  general,  // every option, 128 rows a block
+};
+
+// Head dims that have kernels of their own; for others the copy engine adds columns of zeros.
+struct HeadDims {
+  int dim, value_dim;
+};
+inline constexpr HeadDims kHeadDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
+TESSERA_CONSTEXPR bool has_wide(int dim) { return dim == 64; }
+TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
+// Beside more columns of output the options have no registers for two sets of weights, and with one the
+// compiler makes every product wait for the one before.
+TESSERA_CONSTEXPR bool has_general(int value_dim) { return value_dim <= 128; }
+
+// K and V of a row tile must be in shared memory twice over (one being read, one on its way), Q once. A
+// thread has registers for half its row of S and of O, and for the weights: two sets of them with `overlap`,
+// which pays where a warpgroup's products are not much longer than its softmax (docs/sm90.md).
+TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
+  Config c{dim, value_dim, 2, 128, 2, true, true, true};
+  if (dim == 64) {
+    c.overlap = false;
+    if (variant == Variant::wide) c.consumers = 3;
+  } else if (dim > 128) {
+    c.own_output = false;
+    c.overlap = value_dim <= 128;
+    c.keys = dim == 256 ? 80 : value_dim == 192 ? 96 : 128;
+  }
+  if (variant == Variant::split && dim == 128) c.keys = 64;
+  if (variant == Variant::general) {  // what the options need of each row takes registers too
+    c.keys = 64;
+    c.overlap = true;
+  }
+  return c;
+}
+
+// What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
+// for those who compile for the host alone.
+TESSERA_CONSTEXPR int shared_bytes(const Config& c) {
+  const int output = c.own_output ? c.consumers * c.output_bytes() : 1024;
+  return c.consumers * c.query_bytes() + c.stages * (c.key_bytes() + c.value_bytes()) + output + 1024;
+}
+// The same of SplitShared<C>: Q, then the tiles, later the partial results, then reference and sum of every
+// row and the barriers.
+TESSERA_CONSTEXPR int split_shared_bytes(const Config& c) {
+  const int tiles = c.consumers * c.stages * (c.key_bytes() + c.value_bytes());
+  const int partial = c.consumers * 64 * c.value_dim * 4;
+  return c.query_bytes() + (tiles > partial ? tiles : partial) + c.consumers * 2048 + 1024;
+}
+inline constexpr int kMostSharedBytes = 227 * 1024;
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,271 @@
+// The kernel for problems with too few rows to fill the GPU: a block has 64 query rows, and its warpgroups
+// share the keys instead of the rows: warpgroup w takes key tiles w, w + W, w + 2 W, ... Each asks the copy
+// engine for its own tiles; nothing is handed from one to another until the end, where the partial results
+// are merged in shared memory, always in the same order.
+//
+//   warpgroup 0 | Q K0 V0 asked for | S = Q K0 | softmax | O += P V0 | tile W ... | merge, first columns out
+//   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O += P V1 | ...        | merge, last columns out
+#pragma once
+
+#include "cuda/ptx/registers.hpp"
+#include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/ptx/wgmma.hpp"
+#include "cuda/sm90/mask.hpp"
+#include "cuda/sm90/params.hpp"
+#include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/softmax.hpp"
+#include "cuda/sm90/walk.hpp"
+#include "cuda/tile/careful.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C>
+struct SplitShared {
+  struct Tiles {
+    alignas(1024) char key[C.consumers][C.stages][C.key_bytes()];
+    alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
+  };
+  alignas(1024) char query[C.query_bytes()];
+  union {
+    Tiles tiles;
+    float4 output[C.consumers][C.value_dim / 8][128];  // of every thread, when all tiles are done with
+  };
+  float2 rows[C.consumers][2][128];  // reference and sum
+  int suspects[64];  // rows that came out NaN although their sum did not: see tile/careful.hpp
+  unsigned long long query_full;
+  unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
+};
+
+template <Config C, class T, bool kGeneral>
+struct SplitBlock {
+  const Sm90Params& p;
+  SplitShared<C>& shared;
+  int warpgroup, thread;  // thread of the warpgroup
+  Place at;
+  tile::Band band;
+  KeyTiles range;
+  int kv_head;
+
+  static constexpr int kThreads = 128 * C.consumers;
+
+  __device__ int tiles() const { return (range.count - warpgroup + C.consumers - 1) / C.consumers; }
+  __device__ int tile_of(int i) const { return range.first + warpgroup + i * C.consumers; }
+
+  __device__ void copy(char* to, int blocks, int rows, const TensorMap* map, unsigned long long& barrier,
+                       int row, int head) const {
+    const unsigned full = ptx::shared_address(&barrier);
+    ptx::barrier_expect(full, blocks * rows * 128);
+    for (int b = 0; b < blocks; ++b)
+      ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, full, 64 * b, row, head, at.batch);
+  }
+  __device__ void load_key(int i) const {
+    copy(shared.tiles.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
+         shared.key_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
+  }
+  __device__ void load_value(int i) const {
+    copy(shared.tiles.value[warpgroup][i % C.stages], C.value_blocks(), C.keys, &p.value,
+         shared.value_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
+  }
+
+  // The leader of each warpgroup: its own barriers, and at once the first copies.
+  __device__ void start() const {
+    if (warpgroup == 0) ptx::barrier_init(ptx::shared_address(&shared.query_full), 1);
+    for (int s = 0; s < C.stages; ++s) {
+      ptx::barrier_init(ptx::shared_address(&shared.key_full[warpgroup][s]), 1);
+      ptx::barrier_init(ptx::shared_address(&shared.value_full[warpgroup][s]), 1);
+    }
+    ptx::barrier_init_fence();
+    if (warpgroup == 0)
+      copy(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head);
+    for (int i = 0; i < C.stages && i < tiles(); ++i) {
+      load_key(i);
+      load_value(i);
+    }
+  }
+
+  __device__ void start_scores(Scores<C>& s, int slot) const {
+    const ptx::MatrixDescriptor a(ptx::shared_address(shared.query), 64 * 128);
+    const ptx::MatrixDescriptor b(ptx::shared_address(shared.tiles.key[warpgroup][slot]), C.keys * 128);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C.dim / 16; ++k) {
+      ptx::Wgmma<T, C.keys>::from_shared(s, a.at(k / 4 * 64 * 128 + k % 4 * 32),
+                                         b.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
+    }
+    ptx::wgmma_commit();
+  }
+  __device__ void start_output(Output<C>& o, const Weights<C>& w, int slot) const {
+    const ptx::MatrixDescriptor b(ptx::shared_address(shared.tiles.value[warpgroup][slot]), C.keys * 128);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < C.keys / 16; ++k)
+      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128));
+    ptx::wgmma_commit();
+  }
+  // When all four warps are done with a slot, the leader asks for what comes into it next.
+  template <class Load>
+  __device__ void refill(int i, Load load) const {
+    if (i + C.stages >= tiles()) return;
+    ptx::named_sync(kTurnOf + warpgroup, 128);
+    if (thread == 0) load(i + C.stages);
+  }
+
+  __device__ void attend(Rows& rows, Output<C>& o) const {
+    const float factor = kGeneral ? 1.0f : p.problem.scale_log2;
+    const int first_row = at.row_tile * 64, last = p.problem.queries - 1;
+    const int2 unmasked = unmasked_tiles<C>(band, min(first_row, last), min(first_row + 63, last));
+    if (tiles() > 0) ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
+    for (int i = 0; i < tiles(); ++i) {
+      const int slot = i % C.stages, tile = tile_of(i);
+      const unsigned parity = i / C.stages & 1;
+      Scores<C> s;
+      Weights<C> w;
+      ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), parity);
+      start_scores(s, slot);
+      ptx::wgmma_wait<0>();
+      if (i > 0) refill(i - 1, [&](int n) { load_value(n); });
+      refill(i, [&](int n) { load_key(n); });
+      if (kGeneral || tile < unmasked.x || tile >= unmasked.y)
+        mask_scores<C, T, kGeneral>(s, p.problem, at, first_row, tile);
+      if (i == 0) {
+        start_softmax<C, T>(w, s, rows, factor);
+      } else {
+        float shrink[2];
+        if (continue_softmax<C, T>(w, s, rows, factor, shrink)) rescale<C>(o, shrink);
+      }
+      ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), parity);
+      start_output(o, w, slot);
+    }
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
+      rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
+    }
+  }
+
+  // Every warpgroup finishes an equal share of the columns: it leaves its partial results of all other
+  // columns in shared memory, meets the others there, and takes theirs in, in the same order always.
+  static constexpr int kShare = C.value_dim / 8 / C.consumers;  // groups of 8 columns
+  __device__ static bool in_share(int n, int w) { return n / kShare == w; }
+
+  __device__ void leave_partial(const Rows& rows, const Output<C>& o) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      shared.rows[warpgroup][r][thread] = make_float2(rows.reference[r], rows.sum[r]);
+#pragma unroll
+    for (int n = 0; n < C.value_dim / 8; ++n)
+      if (!in_share(n, warpgroup))
+        shared.output[warpgroup][n][thread] = make_float4(o[4 * n], o[4 * n + 1], o[4 * n + 2], o[4 * n + 3]);
+  }
+
+  __device__ void finish(const Output<C>& o) const {
+    const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
+    const int lane = thread % 32, row = at.row_tile * 64 + thread / 32 * 16 + lane / 4;
+    float factor[C.consumers][2], inverse[2];
+    bool sound[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float2 theirs[C.consumers];
+      tile::SoftmaxState state = {tile::kLowest, 0.0f};
+#pragma unroll
+      for (int w = 0; w < C.consumers; ++w) {
+        theirs[w] = shared.rows[w][r][thread];
+        state.reference = fmaxf(state.reference, theirs[w].x);
+      }
+#pragma unroll
+      for (int w = 0; w < C.consumers; ++w) {
+        factor[w][r] = tile::fast_exp2(theirs[w].x - state.reference);
+        state.sum = fmaf(theirs[w].y, factor[w][r], state.sum);
+      }
+      const bool there = row + 8 * r < p.problem.queries;
+      float keep = 1.0f;
+      if (p.problem.sinks != nullptr)
+        keep = tile::add_sink(state, p.problem.sinks[at.head * p.problem.sinks_stride]);
+      inverse[r] = tile::inverse_sum(state) * keep;
+      if (warpgroup == 0 && there && lane % 4 == 0)
+        tile::write_lse(p.problem, view, {row + 8 * r, at.head}, tile::log_sum_exp(state));
+      sound[r] = there && state.sum == state.sum;
+    }
+    T* const out0 = tile::output_row(p.problem, view, {row, at.head}) + 2 * (lane % 4);
+    T* const out1 = out0 + 8 * p.problem.output_strides.row;
+    float check[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int m = 0; m < kShare; ++m) {
+      float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      const int n = warpgroup * kShare + m;
+#pragma unroll
+      for (int w = 0; w < C.consumers; ++w) {
+        // Its own from registers, which cannot be indexed by the warpgroup: w says which there would be.
+        const int mine = 4 * (w * kShare + m);
+        const float4 y = w == warpgroup ? make_float4(o[mine], o[mine + 1], o[mine + 2], o[mine + 3])
+                                        : shared.output[w][n][thread];
+        x.x = fmaf(y.x, factor[w][0], x.x);
+        x.y = fmaf(y.y, factor[w][0], x.y);
+        x.z = fmaf(y.z, factor[w][1], x.z);
+        x.w = fmaf(y.w, factor[w][1], x.w);
+      }
+      x.x *= inverse[0];
+      x.y *= inverse[0];
+      x.z *= inverse[1];
+      x.w *= inverse[1];
+      check[0] = fmaf(x.x, 0.0f, fmaf(x.y, 0.0f, check[0]));
+      check[1] = fmaf(x.z, 0.0f, fmaf(x.w, 0.0f, check[1]));
+      const bool inside = 8 * n < p.problem.value_dim;
+      if (inside && row < p.problem.queries)
+        *reinterpret_cast<unsigned*>(out0 + 8 * n) = tile::pack<T>(x.x, x.y);
+      if (inside && row + 8 < p.problem.queries)
+        *reinterpret_cast<unsigned*>(out1 + 8 * n) = tile::pack<T>(x.z, x.w);
+    }
+    bool any = false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool suspect = sound[r] && check[r] != check[r];
+      if (suspect) shared.suspects[thread / 32 * 16 + lane / 4 + 8 * r] = 1;
+      any |= suspect;
+    }
+    if (__syncthreads_or(static_cast<int>(any)) != 0) recompute_suspects();
+  }
+
+  __device__ void recompute_suspects() const {
+    for (int row = static_cast<int>(threadIdx.x) / 32; row < 64; row += kThreads / 32)
+      if (shared.suspects[row] != 0)
+        tile::careful_row<T>(p.problem, at.batch, at.head, at.row_tile * 64 + row);
+  }
+
+  __device__ void run() const {
+    Rows rows = {{tile::kLowest, tile::kLowest}, {0.0f, 0.0f}};
+    Output<C> o;
+#pragma unroll
+    for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+    attend(rows, o);
+    __syncthreads();  // all tiles are done with
+    leave_partial(rows, o);
+    if (threadIdx.x < 64) shared.suspects[threadIdx.x] = 0;
+    __syncthreads();
+    finish(o);
+  }
+};
+
+// Grid: row tiles, heads, batch entries.
+template <Config C, class T, bool kGeneral>
+__device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
+  SplitShared<C>& shared = *reinterpret_cast<SplitShared<C>*>(memory);
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensor_map(&p.query);
+    ptx::prefetch_tensor_map(&p.key);
+    ptx::prefetch_tensor_map(&p.value);
+  }
+  SplitBlock<C, T, kGeneral> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
+  block.at = {static_cast<int>(p.problem.longest_first != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x),
+              static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
+  block.kv_head = p.group.divide(block.at.head);
+  block.band = tile::band_of(p.problem, block.at.batch);
+  block.range = key_tiles<C>(block.band, p.problem, block.at, 64);
+  if (block.thread == 0) block.start();
+  __syncthreads();
+  block.run();
+}
+
+}  // namespace tessera::cuda::sm90

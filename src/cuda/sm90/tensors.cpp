@@ -1,0 +1,69 @@
+#include "cuda/sm90/tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace tessera::cuda::sm90 {
+namespace {
+
+// CUDA driver API, cuTensorMapEncodeTiled.
+constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kStrideLimit = std::int64_t{1} << 40;
+
+struct Dimension {
+  std::string_view name;
+  std::int64_t extent, stride;
+};
+
+core::Status check(const core::Problem& p, std::string_view name, const core::Tensor4& t, std::int64_t heads,
+                   std::int64_t rows) {
+  if (reinterpret_cast<std::uintptr_t>(t.data) % kAlignment != 0)
+    return core::unsupported(fmt::format("{} does not start at a multiple of {} bytes", name, kAlignment));
+  const std::int64_t size = core::dtype_size(p.dtype);
+  for (const Dimension& d : {Dimension{"row", rows, t.row_stride}, Dimension{"head", heads, t.head_stride},
+                             Dimension{"batch", p.batch, t.batch_stride}}) {
+    if (d.extent == 0)
+      return core::unsupported(fmt::format("{} has nothing along its {} dimension", name, d.name));
+    if (d.extent == 1) continue;  // never used, and frameworks set it to anything
+    if (d.stride <= 0 || d.stride >= kStrideLimit / size || d.stride * size % kAlignment != 0)
+      return core::unsupported(fmt::format(
+          "{}'s {} stride is {} elements; the copy engine takes multiples of {}, from {} to under "
+          "2^40 bytes",
+          name, d.name, d.stride, kAlignment / size, kAlignment / size));
+  }
+  return {};
+}
+
+runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::int64_t columns,
+                           std::int64_t heads, std::int64_t rows, int box_rows) {
+  // The encoder looks at every stride, also where there is one element.
+  const auto bytes = [&](std::int64_t extent, std::int64_t stride) {
+    return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.dtype) : kAlignment);
+  };
+  return {t.data,
+          p.dtype == TESSERA_BF16,
+          {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
+           static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(p.batch)},
+          {bytes(rows, t.row_stride), bytes(heads, t.head_stride), bytes(p.batch, t.batch_stride)},
+          static_cast<std::uint32_t>(box_rows)};
+}
+
+}  // namespace
+
+core::Status check_boxes(const core::Problem& p) {
+  if (core::Status s = check(p, "query", p.query, p.heads, p.queries); !s.ok()) return s;
+  if (core::Status s = check(p, "key", p.key, p.kv_heads, p.keys); !s.ok()) return s;
+  if (core::Status s = check(p, "value", p.value, p.kv_heads, p.keys); !s.ok()) return s;
+  return check(p, "output", p.output, p.heads, p.queries);
+}
+
+BoxedTensors boxes_of(const core::Problem& p, const Config& c) {
+  constexpr int kWarpgroupRows = 64;
+  return {boxed(p, p.query, p.dim, p.heads, p.queries, kWarpgroupRows),
+          boxed(p, p.key, p.dim, p.kv_heads, p.keys, c.keys),
+          boxed(p, p.value, p.value_dim, p.kv_heads, p.keys, c.keys),
+          boxed(p, p.output, p.value_dim, p.heads, p.queries, kWarpgroupRows)};
+}
+
+}  // namespace tessera::cuda::sm90

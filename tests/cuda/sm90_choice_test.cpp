@@ -1,0 +1,230 @@
+// The wgmma kernel's choices, without a GPU: what it takes and leaves to others on which arch, that every
+// tile fits, and what the copy engine is told of the tensors.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cases/case.hpp"
+#include "cli/select.hpp"
+#include "core/plan.hpp"
+#include "cuda/runtime/kept.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "cuda/sm90/choose.hpp"
+#include "cuda/sm90/launch.hpp"
+#include "cuda/sm90/tensors.hpp"
+
+namespace tessera::cuda::sm90 {
+namespace {
+
+constexpr int kSms = 132;
+
+core::Problem problem(const std::string& words) {
+  std::string error;
+  const auto c = cases::parse(words, &error);
+  EXPECT_TRUE(c.has_value()) << words << ": " << error;
+  return cli::validated(c.value_or(cases::Case{}));
+}
+
+core::Plan planned(const core::Problem& p, int arch, const char* kernel = nullptr) {
+  runtime::Gpu gpu;
+  gpu.name = "pretended";
+  gpu.arch = arch;
+  gpu.sms = kSms;
+  runtime::pretend_gpus({gpu});
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = TESSERA_CUDA;
+  device.kernel = kernel;
+  core::Plan plan;
+  const core::Status status = core::plan(p, device, &plan);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return plan;
+}
+
+#define SKIP_WITHOUT_SM90() \
+  if (!in_build()) GTEST_SKIP() << "this build has no code for sm_90a"
+
+TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
+  for (const HeadDims& d : kHeadDims) {
+    for (const Variant variant : {Variant::plain, Variant::wide, Variant::general}) {
+      if (variant == Variant::wide && !has_wide(d.dim)) continue;
+      if (variant == Variant::general && !has_general(d.value_dim)) continue;
+      const Config c = config_for(d.dim, d.value_dim, variant);
+      EXPECT_LE(shared_bytes(c), kMostSharedBytes) << d.dim << " " << d.value_dim;
+      EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()), 64 * 1024) << d.dim;
+      EXPECT_EQ(c.keys % 16, 0) << d.dim;  // whole products
+    }
+  }
+}
+
+TEST(Sm90, TakesPrefillOnItsArchAlone) {
+  SKIP_WITHOUT_SM90();
+  for (const char* words :
+       {"b4 h16 q2048 d128 f16", "b1 h32/8 q8192 d128 bf16 causal=bottom-right", "b8 h8 q512 d64 f16",
+        "b2 h16 q1024 d192 v128 f16", "b2 h16 q1024 d256 bf16", "b2 h16 q1024 d80 f16",
+        "b2 h16 q1024 d40 f16", "b4 h16 q2048 d128 f16 softcap=30",
+        "b4 h16 q2048 d64 f16 mask=boolean lengths sinks"}) {
+    const core::Problem p = problem(words);
+    EXPECT_EQ(planned(p, 90).kernel->name, "sm90") << words;
+    for (const int arch : {80, 86, 89, 100, 120}) EXPECT_EQ(planned(p, arch).kernel->name, "sm80") << words;
+  }
+  EXPECT_NE(planned(problem("b4 h16 q2048 d128 f16"), 89).reason.find("is sm_89; this kernel is for sm_90"),
+            std::string::npos);
+}
+
+TEST(Sm90, LeavesFewRowsToSm80UnlessAskedByName) {
+  SKIP_WITHOUT_SM90();
+  const core::Problem decode = problem("b8 h32/8 q1 k4096 d128 bf16");
+  const core::Plan plan = planned(decode, 90);
+  EXPECT_EQ(plan.kernel->name, "sm80");
+  EXPECT_NE(plan.reason.find("sm90: queries is 1"), std::string::npos) << plan.reason;
+  EXPECT_EQ(planned(decode, 90, "sm90").kernel->name, "sm90");
+}
+
+TEST(Sm90, LeavesTheCopyEnginesLimitsToSm80InWords) {
+  SKIP_WITHOUT_SM90();
+  const struct {
+    const char* says;
+    void (*change)(core::Problem&);
+  } rows[] = {
+      {"key's row stride is 129 elements", [](core::Problem& p) { p.key.row_stride = 129; }},
+      {"value's head stride is 0 elements", [](core::Problem& p) { p.value.head_stride = 0; }},
+      {"query's batch stride is 1099511627776 elements",
+       [](core::Problem& p) { p.query.batch_stride = std::int64_t{1} << 40; }},
+      {"output does not start at a multiple of 16 bytes",
+       [](core::Problem& p) { p.output.data = static_cast<char*>(p.output.data) + 2; }},
+  };
+  for (const auto& row : rows) {
+    core::Problem p = problem("b2 h16 q2048 d128 f16");
+    row.change(p);
+    const core::Plan plan = planned(p, 90);
+    EXPECT_EQ(plan.kernel->name, "sm80") << row.says;
+    EXPECT_NE(plan.reason.find(row.says), std::string::npos) << plan.reason;
+  }
+  const core::Plan wide = planned(problem("b2 h16 q1024 d256 bf16 softcap=30"), 90);
+  EXPECT_EQ(wide.kernel->name, "sm80");
+  EXPECT_NE(wide.reason.find("up to 192 and 128"), std::string::npos) << wide.reason;
+}
+
+TEST(Sm90, ListsOfTilesThatIntsCannotCountAreRefused) {
+  core::Problem p = problem("b2 h16 q2048 d128 f16");
+  p.batch = p.heads = p.kv_heads = 60000;
+  p.queries = p.keys = 1 << 20;
+  const core::Status status = production_row().supports(p);
+  EXPECT_EQ(status.code, TESSERA_UNSUPPORTED);
+  EXPECT_NE(status.message.find("row tiles"), std::string::npos) << status.message;
+}
+
+TEST(Sm90, VariantsByOptionAndSize) {
+  const auto variant = [](const char* words) { return choose(problem(words), kSms).variant; };
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16"), Variant::plain);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 lengths sinks"), Variant::plain);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 mask=additive"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::general);
+  // 64 tiles of 128 rows or 48 of 192: one round either way, and the shorter one is done first.
+  EXPECT_EQ(variant("b2 h8 q512 d64 f16"), Variant::plain);
+  EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::wide);
+}
+
+// The model by hand, on 132 SMs.
+TEST(Sm90, EstimatesAreRoundsTimesRows) {
+  const Choice plain = choose(problem("b4 h16 q2048 d128 f16"), kSms);  // 1024 tiles: 8 rounds
+  EXPECT_EQ(plain.total, 1024);
+  EXPECT_DOUBLE_EQ(estimate(plain, kSms), 8 * 128);
+  // 8 pairs a head, 512 in all: 4 rounds of two tiles.
+  const Choice causal = choose(problem("b4 h16 q2048 d128 f16 causal=top-left"), kSms);
+  EXPECT_TRUE(causal.paired);
+  EXPECT_EQ(causal.total, 512);
+  EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128);
+  // A window's row tiles are all as long.
+  EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
+  // One tile a head has no other to be paired with.
+  const Choice one = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
+  EXPECT_EQ(one.total, 8);
+  EXPECT_DOUBLE_EQ(estimate(one, kSms), 128);
+  // sm80: 64 query rows of 8 heads that share K and V are 512 rows, 4 blocks of 128 per K/V head.
+  EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.55);
+}
+
+TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
+  int judged = 0;
+  for (const cases::Case& c : cases::all()) {
+    const core::Problem p = cli::validated(c);
+    if (!production_row().supports(p).ok()) continue;
+    const Choice choice = choose(p, kSms);
+    EXPECT_GE(choice.config.dim, p.dim) << c.name;
+    EXPECT_GE(choice.config.value_dim, p.value_dim) << c.name;
+    EXPECT_GE(choice.row_tiles * choice.config.rows(), p.queries) << c.name;
+    ++judged;
+  }
+  EXPECT_GT(judged, 20);
+}
+
+TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
+  const core::Problem p = problem("b2 h16/4 q300 k500 d80 v40 bf16");
+  ASSERT_TRUE(check_boxes(p).ok());
+  const BoxedTensors boxes = boxes_of(p, config_for(96, 96, Variant::plain));
+  using Extents = std::array<std::uint64_t, 4>;
+  using Bytes = std::array<std::uint64_t, 3>;
+  EXPECT_EQ(boxes.query.extents, (Extents{80, 300, 16, 2}));  // the true head dim: the rest is zeros
+  EXPECT_EQ(boxes.query.strides_bytes, (Bytes{160, 300 * 160, 16 * 300 * 160}));
+  EXPECT_EQ(boxes.query.box_rows, 64u);
+  EXPECT_EQ(boxes.key.extents, (Extents{80, 500, 4, 2}));
+  EXPECT_EQ(boxes.key.box_rows, 128u);
+  EXPECT_EQ(boxes.value.extents, (Extents{40, 500, 4, 2}));
+  EXPECT_EQ(boxes.value.strides_bytes, (Bytes{80, 500 * 80, 4 * 500 * 80}));
+  EXPECT_EQ(boxes.output.extents, (Extents{40, 300, 16, 2}));
+  EXPECT_EQ(boxes.output.data, p.output.data);
+  EXPECT_TRUE(boxes.output.bf16);
+}
+
+TEST(Sm90Tensors, StridesThatAreNeverUsedGetAValidOne) {
+  core::Problem p = problem("b1 h16 q2048 d128 f16");
+  for (core::Tensor4* t : {&p.query, &p.key, &p.value, &p.output}) t->batch_stride = 1;
+  p.key.batch_stride = 0;
+  p.value.batch_stride = std::int64_t{1} << 60;
+  ASSERT_TRUE(check_boxes(p).ok());
+  const BoxedTensors boxes = boxes_of(p, config_for(128, 128, Variant::plain));
+  for (const runtime::BoxedTensor* t : {&boxes.query, &boxes.key, &boxes.value, &boxes.output})
+    EXPECT_EQ(t->strides_bytes[2], 16u);
+}
+
+TEST(Sm90Tensors, NothingToCopyIsRefused) {
+  core::Problem p = problem("b1 h16 q2048 d128 f16");
+  p.keys = 0;
+  EXPECT_EQ(check_boxes(p).message, "key has nothing along its row dimension");
+}
+
+TEST(Kept, MakesAValueOnceAndAgainAfterItWasReplacedOrFailed) {
+  runtime::Kept<int, int, 4> kept;
+  int made = 0;
+  const auto value_of = [&](int key) {
+    const int* value = nullptr;
+    EXPECT_TRUE(kept.find(
+                        key, static_cast<std::uint64_t>(key),
+                        [&](int* out) {
+                          *out = 10 * key;
+                          ++made;
+                          return core::Status{};
+                        },
+                        &value)
+                    .ok());
+    return *value;
+  };
+  EXPECT_EQ(value_of(1), 10);
+  EXPECT_EQ(value_of(2), 20);
+  EXPECT_EQ(value_of(1), 10);
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(value_of(5), 50);  // in the place of 1
+  EXPECT_EQ(value_of(1), 10);
+  EXPECT_EQ(made, 4);
+  const int* value = nullptr;
+  EXPECT_FALSE(kept.find(
+                       5, 5, [](int*) { return core::invalid("no"); }, &value)
+                   .ok());
+  EXPECT_EQ(value_of(1), 10);
+  EXPECT_EQ(made, 5);
+}
+
+}  // namespace
+}  // namespace tessera::cuda::sm90
