@@ -12,7 +12,6 @@ namespace {
 
 using core::Status;
 using cuda::runtime::Memory;
-using cuda::runtime::Stream;
 
 struct Named {
   const char* name;
@@ -141,9 +140,9 @@ std::string Mirror::changed_input() {
 }
 
 Status Mirror::prepare_copies(std::size_t runs, const std::vector<std::vector<unsigned char>>& start) {
-  for (Stream& stream : streams_) {
+  for (cuda::runtime::Stream& stream : streams_) {
     if (stream.get() != nullptr) continue;
-    if (Status s = Stream::create(gpu_, &stream); !s.ok()) return s;
+    if (Status s = cuda::runtime::Stream::create(gpu_, &stream); !s.ok()) return s;
   }
   copies_.resize(std::max(copies_.size(), runs));
   for (auto& copy : copies_) {

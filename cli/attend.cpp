@@ -19,7 +19,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kAttendFooter = R"(
 Files are .npy (NumPy) or .safetensors. A tensor in a .safetensors file is named after a colon,
 file.safetensors:name; without a name the usual ones are tried (q or query, k or key, v or value, mask,
 key_lengths, alibi_slopes, sinks), then the only tensor of the file. Results there are called output
@@ -228,7 +228,7 @@ void add_attend(CLI::App& app, int* exit_code) {
       "Hold the result against the float64 oracle before it is written; of large problems, a spread of rows");
   verb->add_flag("--check-all", flags->check_all, "The same for every row, however long it takes");
   verb->add_flag("--json", flags->json, "Print what was done as JSON");
-  verb->footer(kFooter);
+  verb->footer(kAttendFooter);
   verb->callback([flags, exit_code] {
     try {
       *exit_code = attend(*flags);

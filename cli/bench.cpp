@@ -15,7 +15,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   CaseFlags cases;
   DeviceFlags device;
   double min_time_s = 0;  // 0: half a second of a CPU, less of a GPU
@@ -26,7 +26,7 @@ struct Options {
   bool json = false;
 };
 
-std::vector<cases::Case> default_cases(const Options& options, const tessera_device& device) {
+std::vector<cases::Case> default_cases(const BenchOptions& options, const tessera_device& device) {
   std::vector<std::string> groups = {"cpu"};
   if (device.kind == TESSERA_CUDA) groups = {"mission", "canonical", "prefill", "decode"};
   if (options.ladder)
@@ -37,7 +37,7 @@ std::vector<cases::Case> default_cases(const Options& options, const tessera_dev
   return chosen;
 }
 
-BenchPlan plan_of(const Options& options, const tessera_device& device) {
+BenchPlan plan_of(const BenchOptions& options, const tessera_device& device) {
   BenchPlan plan;
   plan.device = device;
   plan.kernels = options.device.kernels;
@@ -53,7 +53,7 @@ Json machine_json(const tessera_device& device, const cuda::runtime::GpuState& b
                         : gpu_machine_json(*gpu, before, cuda::runtime::gpu_state(device.index));
 }
 
-int bench(const Options& options) {
+int bench(const BenchOptions& options) {
   const tessera_device device = options.device.resolve();
   if (options.ladder && device.kind == TESSERA_CPU)
     usage_error("--ladder is about the rungs on a GPU; add --device cuda");
@@ -99,7 +99,7 @@ int bench(const Options& options) {
   return well ? kExitOk : kExitFailed;
 }
 
-constexpr const char* kFooter =
+constexpr const char* kBenchFooter =
     R"(Every kernel is verified in the same run first; what fails is not timed. Several kernels are timed in
 interleaved rounds. "of floor" is the least possible time over the p50: 100% is the machine's limit. On a CPU
 the limit is its multiply-add rate and its rate of reading a buffer of the case's size, both measured in the
@@ -122,7 +122,7 @@ Exit code: 0; 1 failed verification or a regression; 2 bad command; 3 no such de
 }  // namespace
 
 void add_bench(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   CLI::App* verb = app.add_subcommand("bench", "Verify, then time kernels against the machine's limits");
   options->cases.add_to(*verb);
   options->device.add_to(
@@ -146,7 +146,7 @@ void add_bench(CLI::App& app, int* exit_code) {
                    "Enter the fastest kernel of each case if it leads by 3%")
       ->type_name("FILE");
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
-  verb->footer(kFooter);
+  verb->footer(kBenchFooter);
   verb->callback([options, exit_code] { *exit_code = bench(*options); });
 }
 

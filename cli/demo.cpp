@@ -42,12 +42,12 @@ constexpr Scene kQuickScenes[] = {
     {"Writing the next token after 1,024", "b1 h8/2 q1 k1024 d64 f32", 0},
 };
 
-struct Options {
+struct DemoOptions {
   bool quick = false;
   bool json = false;
 };
 
-struct Outcome {
+struct SceneOutcome {
   const Scene* scene = nullptr;
   cases::Case shape;
   std::string kernel;
@@ -119,7 +119,7 @@ double largest_difference(const cases::Instance& instance, const std::vector<flo
 }
 
 // f16, because that is what GPUs are used with. A problem that no GPU kernel takes is left out.
-void play_on_gpu(Outcome* out) {
+void play_on_gpu(SceneOutcome* out) {
   const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(0, nullptr);
   if (gpu == nullptr) return;
   cases::Case shape = out->shape;
@@ -146,8 +146,8 @@ void play_on_gpu(Outcome* out) {
   out->gpu_us = time_on_gpu(*gpu, {call}, 0.05).front().graph.p50_us;
 }
 
-Outcome play(const Scene& scene) {
-  Outcome out;
+SceneOutcome play(const Scene& scene) {
+  SceneOutcome out;
   std::string error;
   out.scene = &scene;
   out.shape = *cases::parse(scene.words, &error);
@@ -187,7 +187,7 @@ std::string duration(double us) {
                      : microseconds(us);
 }
 
-void tell(const Outcome& o) {
+void tell(const SceneOutcome& o) {
   const int cores = this_machine().cores;
   const cases::Work work = cases::work(o.shape);
   fmt::print("\n{}  {}\n", paint(Ink::bold, o.scene->title), paint(Ink::dim, o.scene->words));
@@ -250,7 +250,7 @@ void introduce() {
                                    : fmt::format("{}, sm_{}, {} SMs", gpu->name, gpu->arch, gpu->sms));
 }
 
-Json outcome_json(const Outcome& o) {
+Json outcome_json(const SceneOutcome& o) {
   Json json = case_json(o.shape);
   json.update({{"title", o.scene->title},
                {"kernel", o.kernel},
@@ -286,13 +286,13 @@ What to try next
   tessera attend --help                            your own .npy or .safetensors files
 )";
 
-int demo(const Options& options) {
+int demo(const DemoOptions& options) {
   Json json = {{"version", tessera_version()}, {"cpu", this_machine().cpu}, {"cores", this_machine().cores}};
   bool well = true;
   if (!options.json) introduce();
   std::fflush(stdout);
   for (const Scene& scene : options.quick ? std::span(kQuickScenes) : std::span(kScenes)) {
-    const Outcome outcome = play(scene);
+    const SceneOutcome outcome = play(scene);
     well = well && outcome.passed();
     json["scenes"].push_back(outcome_json(outcome));
     if (!options.json) tell(outcome);
@@ -312,7 +312,7 @@ int demo(const Options& options) {
 }  // namespace
 
 void add_demo(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoOptions>();
   CLI::App* verb = app.add_subcommand("demo", "A short story on this machine: computed, proven, timed");
   verb->add_flag("--quick", options->quick, "Smaller problems: a few seconds");
   verb->add_flag("--json", options->json, "The result as JSON on stdout");

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct KernelsOptions {
   std::vector<std::string> why;
   bool list_cases = false;
   std::string device = "cpu";
@@ -24,7 +24,7 @@ struct Options {
 
 const char* device_name(tessera_device_kind kind) { return kind == TESSERA_CPU ? "cpu" : "cuda"; }
 
-tessera_device device_of(tessera_device_kind kind, const Options& options) {
+tessera_device device_of(tessera_device_kind kind, const KernelsOptions& options) {
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = kind;
   device.threads = options.threads;
@@ -37,7 +37,7 @@ Json gpu_json(const cuda::runtime::Gpu& gpu) {
           {"sms", gpu.sms},     {"l2_bytes", gpu.l2_bytes}, {"memory_bytes", gpu.memory_bytes}};
 }
 
-void print_matrix(const Options& options) {
+void print_matrix(const KernelsOptions& options) {
   Json json = Json::array();
   Table table({{"kernel"}, {"device"}, {"runs here"}, {"what it is"}});
   const bool cuda = cuda::runtime::in_build();
@@ -71,7 +71,7 @@ void print_matrix(const Options& options) {
       "\nEvery kernel is verified with `tessera verify`; `tessera kernels --why CASE` explains a choice.\n");
 }
 
-void print_cases(const Options& options) {
+void print_cases(const KernelsOptions& options) {
   Json json = Json::array();
   Table table(
       {{"case"}, {"group"}, {"work", Table::Side::right}, {"traffic", Table::Side::right}, {"in words"}});
@@ -146,7 +146,7 @@ void print_why(const Json& why) {
                  paint(Ink::dim, fmt::format("{}: {}", text(other["name"]), text(other["why_not"]))));
 }
 
-int explain_all(const Options& options) {
+int explain_all(const KernelsOptions& options) {
   DeviceFlags flags;
   flags.device = options.device;
   flags.threads = options.threads;
@@ -166,7 +166,7 @@ int explain_all(const Options& options) {
   return supported ? kExitOk : kExitFailed;
 }
 
-int run(const Options& options) {
+int run(const KernelsOptions& options) {
   if (!options.why.empty()) return explain_all(options);
   if (options.list_cases)
     print_cases(options);
@@ -178,7 +178,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_kernels(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KernelsOptions>();
   CLI::App* verb =
       app.add_subcommand("kernels", "Which kernels there are, and why a problem gets the one it gets");
   verb->add_option("--why", options->why, "Explain the plan for a case, by name or in words; may be repeated")

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kWarmUps = 1;  // launches that ncu lets pass before the one it counts
 
-struct Options {
+struct ProfileOptions {
   CaseFlags cases;
   DeviceFlags device;
   std::string ncu;
@@ -67,13 +67,13 @@ std::string find_ncu(const std::string& given) {
       "CUDA toolkit (package nsight-compute); --ncu names it elsewhere");
 }
 
-struct Outcome {
+struct CommandOutcome {
   int exit_code = -1;
   std::string output;
 };
 
-Outcome run_command(const std::string& command) {
-  Outcome outcome;
+CommandOutcome run_command(const std::string& command) {
+  CommandOutcome outcome;
   std::FILE* pipe = popen(command.c_str(), "r");  // NOLINT: every word of the command is quoted
   if (pipe == nullptr) throw Stop(kExitFailed, "no process could be started");
   std::array<char, 1 << 16> buffer{};
@@ -129,7 +129,7 @@ Report profile_one(const std::string& ncu, std::vector<std::string>& metrics, co
                    const core::Kernel& kernel, const tessera_device& device) {
   Report report{c, std::string(kernel.name), "", {}, {}};
   while (true) {  // ncu stops at the first counter that this GPU does not have: again without it
-    const Outcome outcome = run_command(ncu_command(ncu, metrics, c, kernel, device));
+    const CommandOutcome outcome = run_command(ncu_command(ncu, metrics, c, kernel, device));
     const std::vector<Profile> found = parse_profile(outcome.output);
     if (outcome.exit_code == 0 && !found.empty()) {
       report.profile = found.back();
@@ -148,7 +148,7 @@ Report profile_one(const std::string& ncu, std::vector<std::string>& metrics, co
 
 // The plan's choice, or the kernels named; "all" is every one that can compute the case here, which may be
 // none.
-std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const Options& options,
+std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const ProfileOptions& options,
                                                 const tessera_device& device) {
   const core::Problem problem = validated(c);
   const std::vector<std::string>& named = options.device.kernels;
@@ -172,7 +172,7 @@ std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const Opti
 }
 
 // What ncu and compute-sanitizer look at: a warm-up and the launch that counts, and nothing else on the GPU.
-int run_target(const Options& options, tessera_device device) {
+int run_target(const ProfileOptions& options, tessera_device device) {
   int launches = 0;
   for (const cases::Case& c : options.cases.resolve({})) {
     cases::Instance instance(c, cases::Input::normal, 1);
@@ -255,7 +255,7 @@ Json report_json(const std::vector<Report>& reports, const std::string& ncu, con
   return json;
 }
 
-int profile(const Options& options) {
+int profile(const ProfileOptions& options) {
   if (options.device.device != "cuda")
     usage_error(fmt::format("--device '{}': only cuda kernels can be profiled", options.device.device));
   const tessera_device device = options.device.resolve();
@@ -288,7 +288,7 @@ int profile(const Options& options) {
 }  // namespace
 
 void add_profile(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileOptions>();
   options->device.device = "cuda";
   CLI::App* verb = app.add_subcommand("profile", "Count what a GPU kernel does with Nsight Compute");
   options->cases.add_to(*verb);

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct RooflineOptions {
   CaseFlags cases;
   std::string gpu;
   bool measure = false;
@@ -154,7 +154,7 @@ void print_floor(const cases::Case& c, const Floor& floor, const std::string& ma
              paint(Ink::bold, fmt::format("floor: {} ({})", microseconds(floor.us), floor.which)));
 }
 
-void check_flags(const Options& o) {
+void check_flags(const RooflineOptions& o) {
   if (!o.gpu.empty() && o.measure) usage_error("--gpu and --measure: give one of them");
   if (o.gpu.empty() && !o.measure)
     usage_error("for which machine? --gpu NAME (--list shows them) or --measure for this CPU");
@@ -164,7 +164,7 @@ void check_flags(const Options& o) {
   if (o.target_us > 0 && !o.cases.chosen()) usage_error("--target: needs a case");
 }
 
-int roofline(const Options& options) {
+int roofline(const RooflineOptions& options) {
   if (options.list) {
     print_list(options.json);
     return kExitOk;
@@ -198,7 +198,7 @@ int roofline(const Options& options) {
 }  // namespace
 
 void add_roofline(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RooflineOptions>();
   CLI::App* verb =
       app.add_subcommand("roofline", "The least time a case can take on a machine, and which wall says so");
   options->cases.add_to(*verb);

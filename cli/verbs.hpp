@@ -1,4 +1,4 @@
-// One file per verb; main.cpp adds them all. A verb registers its flags on the app and, when chosen,
+// One file per verb; program.cpp adds them all. A verb registers its flags on the app and, when chosen,
 // leaves its exit code in *exit_code.
 #pragma once
 
@@ -22,5 +22,8 @@ void add_roofline(CLI::App& app, int* exit_code);
 void add_kernels(CLI::App& app, int* exit_code);
 void add_attend(CLI::App& app, int* exit_code);
 void add_demo(CLI::App& app, int* exit_code);
+
+// All of `tessera` but its main.
+int program(int argc, char** argv);
 
 }  // namespace tessera::cli

@@ -19,7 +19,7 @@ namespace {
 constexpr double kDefaultFlops = 5e7;
 constexpr double kQuickFlops = 4e6;
 
-struct Options {
+struct VerifyOptions {
   CaseFlags cases;
   DeviceFlags device;
   std::vector<std::string> inputs;
@@ -55,7 +55,7 @@ struct Tally {
   const Result* worst = nullptr;
 };
 
-std::vector<cases::Input> chosen_inputs(const Options& options) {
+std::vector<cases::Input> chosen_inputs(const VerifyOptions& options) {
   std::vector<cases::Input> inputs;
   for (const std::string& text : options.inputs) {
     const auto input = cases::parse_input(text);
@@ -71,7 +71,7 @@ std::vector<cases::Input> chosen_inputs(const Options& options) {
   return cases::all_inputs();
 }
 
-std::vector<Job> plan_jobs(const Options& options) {
+std::vector<Job> plan_jobs(const VerifyOptions& options) {
   const double most = options.full ? 1e300 : options.quick ? kQuickFlops : kDefaultFlops;
   std::vector<Job> jobs;
   for (const cases::Case& c : options.cases.resolve(cases::all())) {
@@ -85,7 +85,7 @@ std::vector<Job> plan_jobs(const Options& options) {
 }
 
 std::vector<Result> run_jobs(const std::vector<Job>& jobs, const std::vector<Candidate>& kernels,
-                             const Options& options, tessera_device device) {
+                             const VerifyOptions& options, tessera_device device) {
   Progress progress("verify", jobs.size());
   std::vector<Result> results;
   for (const Job& job : jobs) {
@@ -127,14 +127,14 @@ std::string worst_text(const Tally& tally) {
   return fmt::format("{} ({})", tally.worst->job->shape.name, cases::name(tally.worst->job->input));
 }
 
-std::string gpu_name(const Options& options) {
+std::string gpu_name(const VerifyOptions& options) {
   if (options.device.device != "cuda") return "";
   const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(options.device.gpu, nullptr);
   return gpu == nullptr ? "" : gpu->name;
 }
 
 Json report_json(const std::vector<Result>& results, const std::vector<Candidate>& kernels,
-                 const std::vector<Candidate>& absent, const Options& options) {
+                 const std::vector<Candidate>& absent, const VerifyOptions& options) {
   Json json = {{"device", options.device.device},
                {"gpu", gpu_name(options)},
                {"seed", options.seed},
@@ -222,7 +222,7 @@ void print_report(const std::vector<Result>& results, const std::vector<Candidat
     fmt::print("\n{}\n", paint(Ink::red, fmt::format("{} of {} checks failed", bad, results.size())));
 }
 
-int verify(const Options& options) {
+int verify(const VerifyOptions& options) {
   const tessera_device device = options.device.resolve();
   std::vector<Candidate> kernels, absent;
   for (Candidate& each : candidates(device, options.device.kernels))
@@ -243,7 +243,7 @@ int verify(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* verb = app.add_subcommand("verify", "Prove kernels against the float64 oracle");
   options->cases.add_to(*verb);
   options->device.add_to(*verb, "Only this kernel; may be repeated");

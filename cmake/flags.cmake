@@ -16,6 +16,10 @@ target_compile_options(tessera_flags INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Debug>>:-O1>
   $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O2>)
 
+# For test programs, after tessera_flags: they only call what is tested, and take half as long to compile like this.
+add_library(tessera_test_flags INTERFACE)
+target_compile_options(tessera_test_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-O0>)
+
 # The numbers must not depend on the compiler's mood: a*b+c is fused only where the source says so.
 target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 // NumPy's own headers are 64 to 256 bytes; only structured types, not accepted here, need more.
-constexpr std::size_t kLongestHeader = 65535;
+constexpr std::size_t kLongestNpyHeader = 65535;
 
 class HeaderParser {
  public:
@@ -208,8 +208,8 @@ bool find_header(Bytes file, std::string_view* header, std::size_t* data_begin, 
     *error = fmt::format("the header claims {} bytes, but only {} follow", length, file.size() - begin);
     return false;
   }
-  if (length > kLongestHeader) {
-    *error = fmt::format("the header has {} bytes; accepted are at most {}", length, kLongestHeader);
+  if (length > kLongestNpyHeader) {
+    *error = fmt::format("the header has {} bytes; accepted are at most {}", length, kLongestNpyHeader);
     return false;
   }
   *header = text.substr(begin, length);

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 // The format's own limit.
-constexpr std::uint64_t kLongestHeader = 100'000'000;
+constexpr std::uint64_t kLongestSafetensorsHeader = 100'000'000;
 constexpr std::uint64_t kLengthBytes = 8;
 
 struct Dtype {
@@ -286,8 +286,8 @@ bool find_header(Bytes file, std::string_view* header, std::string* error) {
                          length, file.size() - kLengthBytes);
     return false;
   }
-  if (length > kLongestHeader) {
-    *error = fmt::format("the header has {} bytes; the format allows {}", length, kLongestHeader);
+  if (length > kLongestSafetensorsHeader) {
+    *error = fmt::format("the header has {} bytes; the format allows {}", length, kLongestSafetensorsHeader);
     return false;
   }
   *header = {reinterpret_cast<const char*>(file.data()) + kLengthBytes, static_cast<std::size_t>(length)};

@@ -44,11 +44,13 @@ core::Plan planned(const core::Problem& p, int arch, const char* kernel = nullpt
 
 TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
   for (const HeadDims& d : kHeadDims) {
-    for (const Variant variant : {Variant::plain, Variant::wide, Variant::general}) {
+    for (const Variant variant : {Variant::plain, Variant::wide, Variant::split, Variant::general}) {
       if (variant == Variant::wide && !has_wide(d.dim)) continue;
+      if (variant == Variant::split && !has_split(d.dim)) continue;
       if (variant == Variant::general && !has_general(d.value_dim)) continue;
       const Config c = config_for(d.dim, d.value_dim, variant);
-      EXPECT_LE(shared_bytes(c), kMostSharedBytes) << d.dim << " " << d.value_dim;
+      EXPECT_LE(variant == Variant::split ? split_shared_bytes(c) : shared_bytes(c), kMostSharedBytes)
+          << d.dim << " " << d.value_dim;
       EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()), 64 * 1024) << d.dim;
       EXPECT_EQ(c.keys % 16, 0) << d.dim;  // whole products
     }
@@ -121,8 +123,13 @@ TEST(Sm90, VariantsByOptionAndSize) {
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 mask=additive"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::general);
-  // 64 tiles of 128 rows or 48 of 192: one round either way, and the shorter one is done first.
-  EXPECT_EQ(variant("b2 h8 q512 d64 f16"), Variant::plain);
+  // 64 tiles of 128 rows, 48 of 192 or 128 of 64: one round each way, and the shortest is done first.
+  EXPECT_EQ(variant("b2 h8 q512 d64 f16"), Variant::split);
+  EXPECT_EQ(variant("b1 h16 q512 d128 f16"), Variant::split);
+  EXPECT_EQ(variant("b1 h16 q512 d128 v124 f16"), Variant::plain);  // it would write past the row's end
+  EXPECT_EQ(variant("b1 h16 q512 d96 f16"), Variant::plain);        // no such kernel
+  // Two rounds of 128 rows or four of 64, which are slower by the row.
+  EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::plain);
   EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::wide);
 }
 
@@ -139,9 +146,13 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   // A window's row tiles are all as long.
   EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
   // One tile a head has no other to be paired with.
-  const Choice one = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
+  const Choice one = choose(problem("b1 h8 q128 d96 f16 causal=top-left"), kSms);
   EXPECT_EQ(one.total, 8);
   EXPECT_DOUBLE_EQ(estimate(one, kSms), 128);
+  // Blocks of 64 rows, whose keys are shared inside, are never paired.
+  const Choice split = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
+  EXPECT_EQ(split.total, 16);
+  EXPECT_DOUBLE_EQ(estimate(split, kSms), 64 / 0.65);
   // sm80: 64 query rows of 8 heads that share K and V are 512 rows, 4 blocks of 128 per K/V head.
   EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.55);
 }
@@ -154,7 +165,7 @@ TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
     const Choice choice = choose(p, kSms);
     EXPECT_GE(choice.config.dim, p.dim) << c.name;
     EXPECT_GE(choice.config.value_dim, p.value_dim) << c.name;
-    EXPECT_GE(choice.row_tiles * choice.config.rows(), p.queries) << c.name;
+    EXPECT_GE(choice.row_tiles * choice.rows, p.queries) << c.name;
     ++judged;
   }
   EXPECT_GT(judged, 20);

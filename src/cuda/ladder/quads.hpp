@@ -89,17 +89,22 @@ __device__ inline void dot_products(float (&dot)[Quads::kMyKeys], const typename
   const int row = quad_row(), part = quad_part();
 #pragma unroll
   for (int i = 0; i < Quads::kMyKeys; ++i) dot[i] = 0.0f;
+    // One turn of the swizzle is unrolled, so that every address in it is a constant from its start; all of
+    // them unrolled is slower at head dim 128, and takes much longer to compile.
+#pragma unroll 1
+  for (int turn = 0; turn < Layout::kPieces; turn += Layout::kTurn) {
 #pragma unroll
-  for (int c = 0; c < Layout::kPieces; ++c) {
-    const typename Layout::Piece q = query[Layout::at(row / 4, row % 4, c / 4, c % 4)];
+    for (int c = 0; c < Layout::kTurn; ++c) {
+      const typename Layout::Piece q = query[turn + Layout::at(row / 4, row % 4, c / 4, c % 4)];
 #pragma unroll
-    for (int i = 0; i < Quads::kMyKeys; ++i) {
-      const typename Layout::Piece k = key[Layout::at(i, part, c / 4, c % 4)];
+      for (int i = 0; i < Quads::kMyKeys; ++i) {
+        const typename Layout::Piece k = key[turn + Layout::at(i, part, c / 4, c % 4)];
 #pragma unroll
-      for (int w = 0; w < QuadRow<Layout>::kWords; ++w) {
-        const float2 a = tile::unpack<T>(word_of(q, w)), b = tile::unpack<T>(word_of(k, w));
-        dot[i] = fmaf(a.x, b.x, dot[i]);
-        dot[i] = fmaf(a.y, b.y, dot[i]);
+        for (int w = 0; w < QuadRow<Layout>::kWords; ++w) {
+          const float2 a = tile::unpack<T>(word_of(q, w)), b = tile::unpack<T>(word_of(k, w));
+          dot[i] = fmaf(a.x, b.x, dot[i]);
+          dot[i] = fmaf(a.y, b.y, dot[i]);
+        }
       }
     }
   }

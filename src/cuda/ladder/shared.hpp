@@ -15,18 +15,18 @@ namespace tessera::cuda::ladder {
 
 // at(r4, r, w4, w): where word 4 * w4 + w of row 4 * r4 + r lies. In two steps, because one of each pair is
 // known to the compiler and the other to the thread: what can be a constant in the load instruction becomes
-// one.
+// one. kTurn words further, everything lies kTurn words further.
 template <int kDim>
 struct PaddedWords {
   using Piece = unsigned;
-  static constexpr int kPieces = kDim / 2, kStride = kPieces + 1;
+  static constexpr int kPieces = kDim / 2, kStride = kPieces + 1, kTurn = 32;
   __device__ static int at(int r4, int r, int w4, int w) { return (4 * r4 + r) * kStride + 4 * w4 + w; }
 };
 
 template <int kDim>
 struct SwizzledWords {
   using Piece = unsigned;
-  static constexpr int kPieces = kDim / 2, kStride = kPieces;
+  static constexpr int kPieces = kDim / 2, kStride = kPieces, kTurn = 32;
   __device__ static int at(int r4, int r, int w4, int w) {
     return (4 * r4 + r) * kStride + tile::swizzle_word(4 * r4, 4 * w4) + tile::swizzle_word(r, w);
   }

@@ -16,7 +16,7 @@ namespace tessera::cuda::ladder {
 template <int kDim>
 struct SwizzledChunks {
   using Piece = uint4;
-  static constexpr int kPieces = kDim / 8;
+  static constexpr int kPieces = kDim / 8, kTurn = 8;
   __device__ static int at(int r4, int r, int c4, int c) {
     return (4 * r4 + r) * kPieces + tile::swizzle_chunk<kPieces>(4 * r4, 4 * c4) +
            tile::swizzle_chunk<kPieces>(r, c);
