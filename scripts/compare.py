@@ -31,6 +31,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], help="a named case; may be repeated")
     parser.add_argument("--group", action="append", default=[], help="a whole group; may be repeated")
     parser.add_argument("--sweep", action="append", default=[], help="CASE:256,512,...: a case at other lengths")
+    parser.add_argument("--contender", action="append", default=[],
+                        help='only this one, as the output names it ("torch cudnn"); may be repeated')  # fmt: skip
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda if PyTorch sees one")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads for all contenders that can be told")
     parser.add_argument("--seconds", type=float, default=1.0, help="per contender and case, on a CPU")
@@ -55,12 +57,14 @@ def pick_device(wanted: str | None) -> tuple[str, object | None]:
     return wanted or ("cuda" if torch.cuda.is_available() else "cpu"), torch
 
 
-def measure_case(case, device: str, torch, seconds: float) -> list[dict]:
+def measure_case(case, device: str, torch, seconds: float, contenders: list[str]) -> list[dict]:
     """One row per contender: checked, then timed, or the reason why not."""
     q, k, v = bench_cases.tensors(case, device) if torch else bench_cases.arrays(case)
     rows, runnable = [], {}
     truth = measure.oracle_rows(case, q, k, v) if not case.options else []
     for peer in bench_peers.peers(case, q, k, v, device):
+        if contenders and peer.name not in contenders:
+            continue
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,
                "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
                "causal": case.causal or "", "detail": peer.why}  # fmt: skip
@@ -178,7 +182,7 @@ def main() -> int:
           f"{limits['bytes'] * 1e-9:.3g} GB/s measured")  # fmt: skip
     rows, wrong = [], []
     for case in cases:
-        measured = measure_case(case, device, torch, options.seconds)
+        measured = measure_case(case, device, torch, options.seconds, options.contender)
         print_rows(case, measured)
         rows += measured
         wrong += [case.name for r in measured if r["contender"] == "tessera" and r["detail"].startswith("wrong")]

@@ -42,6 +42,12 @@ try:
     rows["the operator tessera::attend"] = lambda: tessera.torch.attend(t, t, t)
     rows["F.scaled_dot_product_attention"] = lambda: F.scaled_dot_product_attention(t, t, t)
     rows["torch.add, for scale"] = lambda: torch.add(t, t)
+    if torch.cuda.is_available():  # calls that return before the GPU is done: what the host pays to ask
+        g = torch.zeros(1, 8, 256, 64, device="cuda", dtype=torch.float16)
+        g_out = torch.empty_like(g)
+        rows["tessera.attend, CUDA, out="] = lambda: tessera.attend(g, g, g, out=g_out)
+        rows["F.scaled_dot_product_attention, CUDA"] = lambda: F.scaled_dot_product_attention(g, g, g)
+        rows["torch.add, CUDA, out=, for scale"] = lambda: torch.add(g, g, out=g_out)
 except ImportError as error:
     print(f"without PyTorch: {error}")
 
