@@ -145,10 +145,19 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128);
   // A window's row tiles are all as long.
   EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
+  // 128 tiles, an SM for each.
+  const Choice few = choose(problem("b1 h16 q1024 d96 f16 causal=top-left"), kSms);
+  EXPECT_FALSE(few.paired);
+  EXPECT_EQ(few.total, 128);
+  EXPECT_DOUBLE_EQ(estimate(few, kSms), 128);
   // One tile a head has no other to be paired with.
   const Choice one = choose(problem("b1 h8 q128 d96 f16 causal=top-left"), kSms);
   EXPECT_EQ(one.total, 8);
   EXPECT_DOUBLE_EQ(estimate(one, kSms), 128);
+  const Choice many = choose(problem("b20 h8 q128 d96 f16 causal=top-left"), kSms);
+  EXPECT_TRUE(many.paired);
+  EXPECT_EQ(many.total, 160);
+  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128);
   // Blocks of 64 rows, whose keys are shared inside, are never paired.
   const Choice split = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
   EXPECT_EQ(split.total, 16);

@@ -59,12 +59,15 @@ core::Status supports(const core::Problem& p) {
   return check_boxes(p);
 }
 
-Choice choice_of(const core::Problem& p, Variant variant) {
+Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = variant == Variant::split;
   const Config config = config_for(dims.dim, dims.value_dim, variant);
-  Choice c{variant, config, split ? 64 : config.rows(), !split && later_rows_see_more(p), 0, 0, 0};
+  Choice c{variant, config, split ? 64 : config.rows(), false, 0, 0, 0};
   c.row_tiles = divide_up(p.queries, c.rows);
+  // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
+  // share.
+  c.paired = !split && later_rows_see_more(p) && c.row_tiles * p.heads * p.batch > sms;
   c.units = c.paired ? divide_up(c.row_tiles, 2) : c.row_tiles;
   c.total = c.units * p.heads * p.batch;
   return c;
@@ -160,10 +163,11 @@ double sm80_estimate(const core::Problem& p, int sms) {
 }
 
 Choice choose(const core::Problem& p, int sms) {
-  if (needs_general(p)) return choice_of(p, Variant::general);
-  Choice best = choice_of(p, Variant::plain);
+  if (needs_general(p)) return choice_of(p, Variant::general, sms);
+  Choice best = choice_of(p, Variant::plain, sms);
   const auto consider = [&](Variant variant) {
-    if (const Choice other = choice_of(p, variant); estimate(other, sms) < estimate(best, sms)) best = other;
+    if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))
+      best = other;
   };
   const int dim = best.config.dim;
   if (has_wide(dim)) consider(Variant::wide);
