@@ -28,6 +28,9 @@ std::vector<Candidate> climbing(std::vector<Candidate> all) {
     const auto height = [](const Candidate& c) { return c.kernel->rung == 0 ? 1000 : c.kernel->rung; };
     return height(a) < height(b);
   });
+  // The table has the best kernel first; here it comes last.
+  std::reverse(std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.kernel->rung == 0; }),
+               all.end());
   return all;
 }
 

@@ -1,16 +1,17 @@
-// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. While the tensor cores work
-// on
+// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. With C.overlap, while the
+// tensor cores work on
 //
 //   S(i) = Q K(i)   and   O += P(i+1) V(i+1)
 //
 // issued back to back, the threads wait for S(i) alone and take its softmax under the second product. Key
-// tiles run downwards, so i + 1 is the tile before.
+// tiles run downwards, so i + 1 is the tile before. Without it the second product is issued first, and the
+// softmax runs under the products of the other warpgroups.
 #pragma once
 
 #include "cuda/ptx/registers.hpp"
-#include "cuda/ptx/wgmma.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
+#include "cuda/sm90/products.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/sm90/walk.hpp"
@@ -32,24 +33,11 @@ struct Consumer {
   __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
-    const ptx::MatrixDescriptor a(ptx::shared_address(shared.query[warpgroup]), 64 * 128);
-    const ptx::MatrixDescriptor b(ptx::shared_address(shared.key[Ring::slot(key_count)]), C.keys * 128);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < C.dim / 16; ++k) {
-      ptx::Wgmma<T, C.keys>::from_shared(s, a.at(k / 4 * 64 * 128 + k % 4 * 32),
-                                         b.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
-    }
-    ptx::wgmma_commit();
+    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query[warpgroup]),
+                             ptx::shared_address(shared.key[Ring::slot(key_count)]));
   }
   __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
-    const ptx::MatrixDescriptor b(ptx::shared_address(shared.value[Ring::slot(value)]), C.keys * 128);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < C.keys / 16; ++k) {
-      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128));
-    }
-    ptx::wgmma_commit();
+    sm90::start_output<C, T>(o, w, ptx::shared_address(shared.value[Ring::slot(value)]));
   }
 
   __device__ void wait_key() const {

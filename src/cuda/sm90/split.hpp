@@ -9,9 +9,9 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/ptx/tensor_copy.hpp"
-#include "cuda/ptx/wgmma.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/params.hpp"
+#include "cuda/sm90/products.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/sm90/walk.hpp"
@@ -75,7 +75,8 @@ struct SplitBlock {
       ptx::barrier_init(ptx::shared_address(&shared.value_full[warpgroup][s]), 1);
     }
     ptx::barrier_init_fence();
-    if (warpgroup == 0)
+    // Only where somebody waits for it: a copy must not land in the memory of a block that has ended.
+    if (warpgroup == 0 && range.count > 0)
       copy(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head);
     for (int i = 0; i < C.stages && i < tiles(); ++i) {
       load_key(i);
@@ -83,25 +84,6 @@ struct SplitBlock {
     }
   }
 
-  __device__ void start_scores(Scores<C>& s, int slot) const {
-    const ptx::MatrixDescriptor a(ptx::shared_address(shared.query), 64 * 128);
-    const ptx::MatrixDescriptor b(ptx::shared_address(shared.tiles.key[warpgroup][slot]), C.keys * 128);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < C.dim / 16; ++k) {
-      ptx::Wgmma<T, C.keys>::from_shared(s, a.at(k / 4 * 64 * 128 + k % 4 * 32),
-                                         b.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
-    }
-    ptx::wgmma_commit();
-  }
-  __device__ void start_output(Output<C>& o, const Weights<C>& w, int slot) const {
-    const ptx::MatrixDescriptor b(ptx::shared_address(shared.tiles.value[warpgroup][slot]), C.keys * 128);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < C.keys / 16; ++k)
-      ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128));
-    ptx::wgmma_commit();
-  }
   // When all four warps are done with a slot, the leader asks for what comes into it next.
   template <class Load>
   __device__ void refill(int i, Load load) const {
@@ -121,7 +103,8 @@ struct SplitBlock {
       Scores<C> s;
       Weights<C> w;
       ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), parity);
-      start_scores(s, slot);
+      start_scores<C, T>(s, ptx::shared_address(shared.query),
+                         ptx::shared_address(shared.tiles.key[warpgroup][slot]));
       ptx::wgmma_wait<0>();
       if (i > 0) refill(i - 1, [&](int n) { load_value(n); });
       refill(i, [&](int n) { load_key(n); });
@@ -134,7 +117,7 @@ struct SplitBlock {
         if (continue_softmax<C, T>(w, s, rows, factor, shrink)) rescale<C>(o, shrink);
       }
       ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), parity);
-      start_output(o, w, slot);
+      start_output<C, T>(o, w, ptx::shared_address(shared.tiles.value[warpgroup][slot]));
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
