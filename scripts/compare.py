@@ -62,7 +62,10 @@ def measure_case(case, device: str, torch, seconds: float, contenders: list[str]
     q, k, v = bench_cases.tensors(case, device) if torch else bench_cases.arrays(case)
     rows, runnable = [], {}
     truth = measure.oracle_rows(case, q, k, v) if not case.options else []
-    for peer in bench_peers.peers(case, q, k, v, device):
+    peers = bench_peers.peers(case, q, k, v, device)
+    if unknown := set(contenders) - {peer.name for peer in peers}:
+        sys.exit(f"compare: no contender {', '.join(sorted(unknown))}; there are: {', '.join(p.name for p in peers)}")
+    for peer in peers:
         if contenders and peer.name not in contenders:
             continue
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(config_for(kDim, kValueDim, Variant::split).sp
   static_assert(sizeof(SplitShared<kConfig>) == split_shared_bytes(kConfig));
   static_assert(sizeof(SplitShared<kConfig>) <= kMostSharedBytes);
   extern __shared__ __align__(1024) char shared[];
-  attend_split_block<kConfig, TypeOf<kElement>, false>(p, shared);
+  attend_split_block<kConfig, TypeOf<kElement>>(p, shared);
 }
 
 template <Element kElement, int kDim, int kValueDim>

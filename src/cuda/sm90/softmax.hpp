@@ -4,7 +4,6 @@
 
 #include "cuda/sm90/config.hpp"
 #include "cuda/tile/element.hpp"
-#include "cuda/tile/score.hpp"
 #include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm90 {

@@ -1,13 +1,12 @@
 // The kernel for problems with too few rows to fill the GPU: a block has 64 query rows, and its warpgroups
 // share the keys instead of the rows: warpgroup w takes key tiles w, w + W, w + 2 W, ... Each asks the copy
 // engine for its own tiles; nothing is handed from one to another until the end, where the partial results
-// are merged in shared memory, always in the same order.
+// are merged in shared memory, always in the same order. Bands, key lengths and sinks; no other options.
 //
 //   warpgroup 0 | Q K0 V0 asked for | S = Q K0 | softmax | O += P V0 | tile W ... | merge, first columns out
 //   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O += P V1 | ...        | merge, last columns out
 #pragma once
 
-#include "cuda/ptx/registers.hpp"
 #include "cuda/ptx/tensor_copy.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/params.hpp"
@@ -36,7 +35,7 @@ struct SplitShared {
   unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
 };
 
-template <Config C, class T, bool kGeneral>
+template <Config C, class T>
 struct SplitBlock {
   const Sm90Params& p;
   SplitShared<C>& shared;
@@ -93,7 +92,7 @@ struct SplitBlock {
   }
 
   __device__ void attend(Rows& rows, Output<C>& o) const {
-    const float factor = kGeneral ? 1.0f : p.problem.scale_log2;
+    const float factor = p.problem.scale_log2;
     const int first_row = at.row_tile * 64, last = p.problem.queries - 1;
     const int2 unmasked = unmasked_tiles<C>(band, min(first_row, last), min(first_row + 63, last));
     if (tiles() > 0) ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
@@ -108,8 +107,8 @@ struct SplitBlock {
       ptx::wgmma_wait<0>();
       if (i > 0) refill(i - 1, [&](int n) { load_value(n); });
       refill(i, [&](int n) { load_key(n); });
-      if (kGeneral || tile < unmasked.x || tile >= unmasked.y)
-        mask_scores<C, T, kGeneral>(s, p.problem, at, first_row, tile);
+      if (tile < unmasked.x || tile >= unmasked.y)
+        mask_scores<C, T, false>(s, p.problem, at, first_row, tile);
       if (i == 0) {
         start_softmax<C, T>(w, s, rows, factor);
       } else {
@@ -231,7 +230,7 @@ struct SplitBlock {
 };
 
 // Grid: row tiles, heads, batch entries.
-template <Config C, class T, bool kGeneral>
+template <Config C, class T>
 __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   SplitShared<C>& shared = *reinterpret_cast<SplitShared<C>*>(memory);
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -240,7 +239,7 @@ __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
     ptx::prefetch_tensor_map(&p.key);
     ptx::prefetch_tensor_map(&p.value);
   }
-  SplitBlock<C, T, kGeneral> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
+  SplitBlock<C, T> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
   block.at = {static_cast<int>(p.problem.longest_first != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x),
               static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   block.kv_head = p.group.divide(block.at.head);
