@@ -79,6 +79,12 @@ TEST(Sm90, LeavesFewRowsToSm80UnlessAskedByName) {
   EXPECT_EQ(plan.kernel->name, "sm80");
   EXPECT_NE(plan.reason.find("sm90: queries is 1"), std::string::npos) << plan.reason;
   EXPECT_EQ(planned(decode, 90, "sm90").kernel->name, "sm90");
+  // 65 queries leave half a tile of 128 empty, and 2,048 heads make 16 rounds of such tiles. sm80 packs eight
+  // heads into 520 rows, 5 blocks of 128: 10 rounds, at 0.75 of the rate.
+  const core::Plan packed = planned(problem("b64 h32/4 q65 k4096 d64 f16"), 90);
+  EXPECT_EQ(packed.kernel->name, "sm80");
+  EXPECT_NE(packed.reason.find("times as long as sm80's"), std::string::npos) << packed.reason;
+  EXPECT_EQ(planned(problem("b64 h32/4 q128 k4096 d64 f16"), 90).kernel->name, "sm90");
 }
 
 TEST(Sm90, LeavesTheCopyEnginesLimitsToSm80InWords) {
