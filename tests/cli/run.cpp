@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -54,6 +56,12 @@ Outcome run_faulty(const std::string& arguments) {
 Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color) {
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  Outcome outcome;
+  if (child < 0) {
+    outcome.code = kNoTerminal;
+    outcome.err = fmt::format("this machine gives no pseudo-terminal ({})", std::strerror(errno));
+    return outcome;
+  }
   if (child == 0) {
     setenv("TERM", "xterm", 1);
     if (no_color != nullptr)
@@ -66,7 +74,6 @@ Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* n
     execv(TESSERA_BINARY, argv.data());
     _exit(127);
   }
-  Outcome outcome;
   char buffer[4096];
   for (ssize_t got = 0; (got = read(terminal, buffer, sizeof buffer)) > 0;)
     outcome.out.append(buffer, static_cast<std::size_t>(got));

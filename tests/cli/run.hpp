@@ -23,7 +23,9 @@ Outcome run(const std::string& arguments, const std::string& environment = "");
 Outcome run_faulty(const std::string& arguments);
 Outcome run_shell(const std::string& command);
 
-// The same with stdout and stderr on a terminal of its own.
+// The same with stdout and stderr on a terminal of its own. Where there is none to be had the code is
+// kNoTerminal.
+constexpr int kNoTerminal = -1;
 Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color);
 
 bool has_escape_codes(const std::string& text);
