@@ -15,23 +15,44 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
 // 2^x for x <= 0 (and a little above), NaN for NaN, 0 below 2^-126. Split into 2^n * 2^f with |f| <= 1/2;
-// the polynomial interpolates (2^f - 1) / f at Chebyshev nodes, relative error 5e-9.
-HWY_INLINE Vec exp2_nonpositive(Vec x) {
+// the polynomial interpolates (2^f - 1) / f at Chebyshev nodes, relative error 5e-9. The vectors go through
+// it step by step together: one alone is a long chain in which every operation waits for the one before.
+template <int N>
+HWY_INLINE void exp2_nonpositive(Vec (&x)[N]) {
+  constexpr float kPolynomial[] = {0.00133908634f, 0.00961808256f, 0.0555035711f,
+                                   0.240226508f,   0.693147188f,   1.0f};
   const F f32;
   const hn::RebindToSigned<F> i32;
   const Vec magic = hn::Set(f32, 12582912.0f);  // 1.5 * 2^23: the sum's low bits are the integer n
-  const Vec shifted = hn::Add(x, magic);
-  const Vec f = hn::Sub(x, hn::Sub(shifted, magic));
-  Vec p = hn::Set(f32, 0.000154531629f);
-  p = hn::MulAdd(p, f, hn::Set(f32, 0.00133908634f));
-  p = hn::MulAdd(p, f, hn::Set(f32, 0.00961808256f));
-  p = hn::MulAdd(p, f, hn::Set(f32, 0.0555035711f));
-  p = hn::MulAdd(p, f, hn::Set(f32, 0.240226508f));
-  p = hn::MulAdd(p, f, hn::Set(f32, 0.693147188f));
-  p = hn::MulAdd(p, f, hn::Set(f32, 1.0f));
-  // A product, not an addition to the exponent bits: that could turn a NaN into a number.
-  const auto exponent = hn::Add(hn::ShiftLeft<23>(hn::BitCast(i32, shifted)), hn::Set(i32, 0x3f800000));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(f32, -126.0f)), hn::Mul(p, hn::BitCast(f32, exponent)));
+  Vec shifted[N], p[N];
+  TESSERA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    // At -127 the exponent below is that of zero. Not a maximum, which could lose a NaN.
+    x[i] = hn::IfThenElse(hn::Lt(x[i], hn::Set(f32, -126.0f)), hn::Set(f32, -127.0f), x[i]);
+    shifted[i] = hn::Add(x[i], magic);
+  }
+  TESSERA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    x[i] = hn::Sub(x[i], hn::Sub(shifted[i], magic));
+    p[i] = hn::Set(f32, 0.000154531629f);
+  }
+  TESSERA_UNROLL
+  for (const float coefficient : kPolynomial) {
+    TESSERA_UNROLL
+    for (int i = 0; i < N; ++i) p[i] = hn::MulAdd(p[i], x[i], hn::Set(f32, coefficient));
+  }
+  TESSERA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    // A product, not an addition to the exponent bits: that could turn a NaN into a number.
+    const auto n = hn::ShiftLeft<23>(hn::BitCast(i32, shifted[i]));
+    x[i] = hn::Mul(p[i], hn::BitCast(f32, hn::Add(n, hn::Set(i32, 0x3f800000))));
+  }
+}
+
+HWY_INLINE Vec exp2_nonpositive(Vec x) {
+  Vec one[1] = {x};
+  exp2_nonpositive(one);
+  return one[0];
 }
 
 // tanh to about 1e-7 relative: an odd polynomial near 0, where 1 - e^(-2|x|) would cancel.
@@ -66,26 +87,36 @@ HWY_INLINE Vec grow_careful(Vec old, Vec alpha, Vec acc) {
   return hn::IfThenElse(finite, hn::MulAdd(old, alpha, acc), hn::Add(old, acc));
 }
 
-// Scores to weights, in place; adds them to sum[].
+// Scores of KB keys to weights, in place; adds them to sum[].
+template <int NV, int KB, bool kMark>
+HWY_INLINE void weigh_keys(float* HWY_RESTRICT s, Vec factor, const Vec (&max)[NV], Vec (&sum)[NV]) {
+  const F f32;
+  Vec p[KB * NV];
+  TESSERA_UNROLL
+  for (int i = 0; i < KB * NV; ++i) {
+    p[i] = hn::Mul(hn::Sub(hn::Load(f32, s + i * kLanes), max[i % NV]), factor);
+  }
+  exp2_nonpositive(p);
+  TESSERA_UNROLL
+  for (int i = 0; i < KB * NV; ++i) {
+    float* const at = s + i * kLanes;
+    sum[i % NV] = hn::Add(sum[i % NV], p[i]);
+    if constexpr (kMark) {
+      const Vec marked = hn::IfThenElse(hn::Eq(p[i], hn::Zero(f32)), hn::Set(f32, kUnderflowed), p[i]);
+      hn::Store(hn::IfThenZeroElse(hn::Eq(hn::Load(f32, at), hn::Set(f32, -kInf)), marked), f32, at);
+    } else {
+      hn::Store(p[i], f32, at);
+    }
+  }
+}
+
 template <int NV, bool kMark>
 HWY_INLINE void weigh(float* HWY_RESTRICT s, std::size_t keys, Vec factor, const Vec (&max)[NV],
                       Vec (&sum)[NV]) {
-  const F f32;
-  for (std::size_t j = 0; j < keys; ++j) {
-    TESSERA_UNROLL
-    for (int v = 0; v < NV; ++v) {
-      float* const at = s + j * kWidth<NV> + v * kLanes;
-      const Vec score = hn::Load(f32, at);
-      const Vec p = exp2_nonpositive(hn::Mul(hn::Sub(score, max[v]), factor));
-      sum[v] = hn::Add(sum[v], p);
-      if constexpr (kMark) {
-        const Vec marked = hn::IfThenElse(hn::Eq(p, hn::Zero(f32)), hn::Set(f32, kUnderflowed), p);
-        hn::Store(hn::IfThenZeroElse(hn::Eq(score, hn::Set(f32, -kInf)), marked), f32, at);
-      } else {
-        hn::Store(p, f32, at);
-      }
-    }
-  }
+  constexpr int KB = NV < 4 ? 4 / NV : 1;
+  std::size_t j = 0;
+  for (; j + KB <= keys; j += KB) weigh_keys<NV, KB, kMark>(s + j * kWidth<NV>, factor, max, sum);
+  for (; j < keys; ++j) weigh_keys<NV, 1, kMark>(s + j * kWidth<NV>, factor, max, sum);
 }
 
 // One tile's step. max[], sum[] and alpha[] hold one float per row of the panel.
