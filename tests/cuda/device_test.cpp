@@ -173,6 +173,57 @@ TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
   EXPECT_TRUE(stream.synchronize().ok());
 }
 
+// Calls of a stream in a row, each with the last one's output for its query, and writing where that one read.
+// `pause` after every call: then nothing can start before the last one has ended.
+std::vector<unsigned char> chained(const OnGpu& there, bool pause, std::string* complaint) {
+  constexpr int kCalls = 25;
+  const std::size_t bytes = there.instance.output_bytes().size();
+  std::vector<unsigned char> result(bytes);
+  cuda::runtime::Stream stream;
+  cuda::runtime::Memory buffers[2];
+  const auto check = [&](const core::Status& status) {
+    if (!status.ok()) *complaint = status.message;
+    return status.ok();
+  };
+  for (cuda::runtime::Memory& buffer : buffers)
+    if (!check(cuda::runtime::Memory::allocate(0, bytes, &buffer))) return {};
+  if (!check(buffers[0].upload(there.instance.problem().query.data, bytes))) return {};
+  if (!check(cuda::runtime::Stream::create(0, &stream))) return {};
+  tessera_device device = gpu_device();
+  device.stream = stream.get();
+  tessera_attention call = there.problem;
+  for (int n = 0; n < kCalls; ++n) {
+    call.query.data = buffers[n % 2].data();
+    call.output.data = buffers[(n + 1) % 2].data();
+    if (tessera_attend(&call, &device) != TESSERA_OK) {
+      *complaint = tessera_last_error();
+      return {};
+    }
+    if (pause && !check(stream.synchronize())) return {};
+  }
+  if (!check(stream.synchronize())) return {};
+  if (!check(buffers[kCalls % 2].download(result.data(), bytes))) return {};
+  return result;
+}
+
+TEST(Device, CallsInARowSeeEachOthersResults) {
+  SKIP_WITHOUT_GPU();
+  // A large scale: a row of output is nearly one row of V, so that a stale query shows.
+  for (const char* words :
+       {"b2 h8 q256 d64 f16 scale=2", "b2 h8 q512 d64 f16 scale=2 causal=top-left", "b8 h8 q512 d64 f16 scale=2",
+        "b4 h16 q576 d64 bf16 scale=2 lengths", "b2 h16 q1024 d128 f16 scale=2", "b1 h16 q512 d128 bf16 scale=2",
+        "b2 h16 q512 d128 f16 scale=2 softcap=30", "b2 h8 q512 d256 f16 scale=2", "b2 h8 q40 d64 f16 scale=2"}) {
+    const OnGpu there(words);
+    std::string complaint;
+    const std::vector<unsigned char> wanted = chained(there, true, &complaint);
+    for (int round = 0; round < 10 && complaint.empty(); ++round) {
+      const std::vector<unsigned char> got = chained(there, false, &complaint);
+      ASSERT_TRUE(got == wanted) << words << ", round " << round;
+    }
+    EXPECT_EQ(complaint, "") << words;
+  }
+}
+
 TEST(Device, ManyThreadsWithStreamsOfTheirOwnGetTheSameBits) {
   SKIP_WITHOUT_GPU();
   constexpr std::size_t kThreads = 8;

@@ -108,16 +108,18 @@ cudaError_t try_launch(const Launch& launch, void* params, const tessera_device&
     const cudaError_t error = allow_shared(launch.function, device.index, launch.shared_bytes, &allowed);
     if (error != cudaSuccess) return error;
   }
-  cudaLaunchAttribute attribute{};
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
+  config.attrs = attributes;
   config.gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
   config.blockDim = dim3(launch.threads);
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = static_cast<cudaStream_t>(device.stream);
-  if (launch.l2_window_bytes > 0) {
-    attribute = window_attribute(launch, device.index);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+  if (launch.l2_window_bytes > 0) attributes[config.numAttrs++] = window_attribute(launch, device.index);
+  if (launch.starts_early) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
   }
   void* arguments[] = {params};
   const cudaError_t error = cudaLaunchKernelExC(&config, launch.function, arguments);

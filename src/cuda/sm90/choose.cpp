@@ -80,6 +80,7 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 //
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
 constexpr double kWideRate = 1.2;
+constexpr double kTallRate = 1.14;
 constexpr double kSplitRate = 0.65;
 constexpr double kSm80Rate[2] = {0.75, 0.55};       // head dims to 64, and beyond
 constexpr double kSm80SmallRate[2] = {0.55, 0.45};  // its own variant for few rows
@@ -107,6 +108,7 @@ std::string rather_not(const core::Problem& p, const tessera_device& device) {
 std::string_view name_of(Variant variant) {
   return variant == Variant::plain   ? "plain"
          : variant == Variant::wide  ? "wide"
+         : variant == Variant::tall  ? "tall"
          : variant == Variant::split ? "split"
                                      : "general";
 }
@@ -150,7 +152,10 @@ HeadDims padded_dims(const core::Problem& p) {
 
 double estimate(const Choice& c, int sms) {
   const int tiles = c.paired && c.row_tiles > 1 ? 2 : 1;  // of a unit
-  const double rate = c.variant == Variant::wide ? kWideRate : c.variant == Variant::split ? kSplitRate : 1.0;
+  const double rate = c.variant == Variant::wide    ? kWideRate
+                      : c.variant == Variant::tall  ? kTallRate
+                      : c.variant == Variant::split ? kSplitRate
+                                                    : 1.0;
   return rounds(c.total, sms, static_cast<std::int64_t>(tiles) * c.rows) / rate;
 }
 
@@ -171,6 +176,7 @@ Choice choose(const core::Problem& p, int sms) {
   };
   const int dim = best.config.dim;
   if (has_wide(dim)) consider(Variant::wide);
+  if (has_tall(dim)) consider(Variant::tall);
   // It writes 16 bytes of a row at a time, where the others have the copy engine cut off what is too much.
   if (has_split(dim) && p.value_dim % 8 == 0) consider(Variant::split);
   return best;
@@ -180,7 +186,7 @@ core::Kernel production_row() {
   core::Kernel row{};
   row.name = "sm90";
   row.summary =
-      "production for Hopper: wgmma and the tensor copy engine, a producer and two or three consumers; f16 "
+      "production for Hopper: wgmma and the tensor copy engine, a producer and two to four consumers; f16 "
       "and bf16, head dims to 256";
   row.missing = missing;
   row.supports = supports;

@@ -8,6 +8,7 @@
 // softmax runs under the products of the other warpgroups.
 #pragma once
 
+#include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
@@ -219,6 +220,7 @@ struct Consumer {
           release(shared.query_empty[warpgroup]);
         }
       }
+      ptx::await_kernels_before();
       const Place at = tiles.place();
       char* const staged = C.own_output ? shared.output[warpgroup] : shared.query[warpgroup];
       // The thread's number is read anew: what is made of it would take registers all through the loop.

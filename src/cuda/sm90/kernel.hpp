@@ -1,8 +1,9 @@
-// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: one
-// producer warpgroup, whose first thread fills the rings, and two or three consumers with 64 rows each.
+// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: two to
+// four consumer warpgroups with 64 rows each, then the producer, whose first thread fills the rings.
 // docs/sm90.md has the timeline.
 #pragma once
 
+#include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/producer.hpp"
@@ -19,16 +20,19 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     ptx::prefetch_tensor_map(&p.output);
     start_barriers(shared);
   }
+  ptx::let_next_kernel_start();
+  // Whoever reads or writes global memory later awaits them later.
+  if (kGeneral || tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
   __syncthreads();
-  if (threadIdx.x < 128) {
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == C.consumers) {
     ptx::give_registers<C.producer_registers()>();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 128 * C.consumers) {
       Producer<C> producer{p, shared};
       producer.run();
     }
   } else {
     ptx::take_registers<C.consumer_registers()>();
-    const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128 - 1, 0);
     Consumer<C, T, kGeneral> consumer{
         p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128, Tiles(p.schedule), 0};
     consumer.run();

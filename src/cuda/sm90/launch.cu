@@ -79,6 +79,7 @@ core::Status launch(const core::Problem& p, const Choice& choice, int sms, const
                     tile::make_divider(static_cast<int>(p.group()))};
   runtime::Launch run;
   run.kernel = "sm90";
+  run.starts_early = true;
   run.function = function_for(p.dtype == TESSERA_BF16, choice);
   if (choice.variant == Variant::split) {
     run.grid[0] = static_cast<unsigned>(choice.row_tiles);

@@ -1,6 +1,7 @@
 // The producer: one thread that asks the copy engine for Q, K and V as soon as there is room for them.
 #pragma once
 
+#include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/walk.hpp"
 
@@ -53,6 +54,7 @@ struct Producer {
       const Place at = tiles.place();
       const KeyTiles range = key_tiles<C>(tile::band_of(p.problem, at.batch), p.problem, at);
       const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
+      ptx::await_kernels_before();
       // Behind the first K, which needs no Q to make room for it.
       if (range.count > 0) load_key(last, kv_head, at.batch);
       load_query(at, query_round);

@@ -8,6 +8,7 @@ namespace tessera::cuda::sm90 {
 enum class Variant {
   plain,    // 128 rows a block; band, key lengths and sinks only
   wide,     // the same with 192 rows, for problems with rows enough to fill the GPU with those
+  tall,     // the same with 256 rows, half as many keys at a time
   split,    // 64 rows a block, keys shared by its warpgroups: for problems with few rows (split.hpp)
   general,  // every option, 128 rows a block
 };
@@ -18,6 +19,7 @@ struct HeadDims {
 };
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
 TESSERA_CONSTEXPR bool has_wide(int dim) { return dim == 64; }
+TESSERA_CONSTEXPR bool has_tall(int dim) { return dim == 64; }
 TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
 // Beside more columns of output the options have no registers for two sets of weights, and with one the
 // compiler makes every product wait for the one before.
@@ -31,6 +33,11 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
   if (dim == 64) {
     c.overlap = false;
     if (variant == Variant::wide) c.consumers = 3;
+    if (variant == Variant::tall) {
+      c.consumers = 4;
+      c.keys = 64;
+      c.stages = 4;
+    }
   } else if (dim > 128) {
     c.own_output = false;
     c.overlap = value_dim <= 128;
@@ -50,12 +57,12 @@ TESSERA_CONSTEXPR int shared_bytes(const Config& c) {
   const int output = c.own_output ? c.consumers * c.output_bytes() : 1024;
   return c.consumers * c.query_bytes() + c.stages * (c.key_bytes() + c.value_bytes()) + output + 1024;
 }
-// The same of SplitShared<C>: Q, then the tiles, later the partial results, then reference and sum of every
-// row and the barriers.
+// The same of SplitShared<C>: Q, the tiles, the partial results, then reference and sum of every row and the
+// barriers.
 TESSERA_CONSTEXPR int split_shared_bytes(const Config& c) {
   const int tiles = c.consumers * c.stages * (c.key_bytes() + c.value_bytes());
   const int partial = c.consumers * 64 * c.value_dim * 4;
-  return c.query_bytes() + (tiles > partial ? tiles : partial) + c.consumers * 2048 + 1024;
+  return c.query_bytes() + tiles + partial + c.consumers * 2048 + 1024;
 }
 inline constexpr int kMostSharedBytes = 227 * 1024;
 

@@ -44,6 +44,6 @@ __device__ inline void start_barriers(Shared<C>& shared) {
 }
 
 // Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurnOf = 1, kOutputOf = 4 };  // + warpgroup
+enum NamedBarrier : int { kTurnOf = 1, kOutputOf = 5 };  // + warpgroup
 
 }  // namespace tessera::cuda::sm90

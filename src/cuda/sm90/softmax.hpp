@@ -44,29 +44,35 @@ __device__ inline void find_largest(const Scores<C>& s, float (&largest)[2]) {
   }
 }
 
-// Scores to weights, and their sums.
-template <Config C, class T>
+// Scores to weights, and their sums; of all keys, or of some.
+template <Config C, class T, int kFrom = 0, int kTo = C.keys>
 __device__ inline void exponentiate(Weights<C>& w, const Scores<C>& s, const Rows& rows, float factor,
                                     float (&sum)[2]) {
 #pragma unroll
-  for (int n = 0; n < C.keys / 8; ++n)
+  for (int n = kFrom / 8; n < kTo / 8; ++n)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float x = tile::fast_exp2(fmaf(s[4 * n + 2 * r], factor, -rows.reference[r]));
       const float y = tile::fast_exp2(fmaf(s[4 * n + 2 * r + 1], factor, -rows.reference[r]));
-      sum[r] = n == 0 ? x + y : sum[r] + (x + y);
+      sum[r] = n == kFrom / 8 ? x + y : sum[r] + (x + y);
       w[n / 2][n % 2 * 2 + r] = tile::pack<T>(x, y);
     }
 }
 
-// The first tile of a row.
-template <Config C, class T>
-__device__ inline void start_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor) {
+// The first reference of a row: the largest score of its first tile.
+template <Config C>
+__device__ inline void start_rows(const Scores<C>& s, Rows& rows, float factor) {
   float largest[2];
   find_largest<C>(s, largest);
 #pragma unroll
   for (int r = 0; r < 2; ++r)  // a row that sees nothing yet keeps a finite reference
     rows.reference[r] = fmaxf(largest[r] * factor, tile::kLowest);
+}
+
+// The first tile of a row.
+template <Config C, class T>
+__device__ inline void start_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor) {
+  start_rows<C>(s, rows, factor);
   exponentiate<C, T>(w, s, rows, factor, rows.sum);
 }
 

@@ -7,6 +7,7 @@
 //   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O += P V1 | ...        | merge, last columns out
 #pragma once
 
+#include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/ptx/tensor_copy.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/params.hpp"
@@ -20,20 +21,34 @@ namespace tessera::cuda::sm90 {
 
 template <Config C>
 struct SplitShared {
-  struct Tiles {
-    alignas(1024) char key[C.consumers][C.stages][C.key_bytes()];
-    alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
-  };
   alignas(1024) char query[C.query_bytes()];
-  union {
-    Tiles tiles;
-    float4 output[C.consumers][C.value_dim / 8][128];  // of every thread, when all tiles are done with
-  };
-  float2 rows[C.consumers][2][128];  // reference and sum
+  alignas(1024) char key[C.consumers][C.stages][C.key_bytes()];
+  alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
+  float4 output[C.consumers][C.value_dim / 8][128];  // partial results of every thread
+  float2 rows[C.consumers][2][128];                  // reference and sum
   int suspects[64];  // rows that came out NaN although their sum did not: see tile/careful.hpp
   unsigned long long query_full;
   unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
 };
+
+// Word m of thread i of a quad becomes word i of thread m: four threads' pieces of a row, two columns of every
+// eight, become eight columns each, which one store writes.
+__device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool odd = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int low = step == 1 ? 2 * i : i, high = low + step;
+      const unsigned got = __shfl_xor_sync(0xffffffffu, odd ? words[low] : words[high], step);
+      if (odd) {
+        words[low] = got;
+      } else {
+        words[high] = got;
+      }
+    }
+  }
+}
 
 template <Config C, class T>
 struct SplitBlock {
@@ -58,29 +73,28 @@ struct SplitBlock {
       ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, full, 64 * b, row, head, at.batch);
   }
   __device__ void load_key(int i) const {
-    copy(shared.tiles.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
+    copy(shared.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
          shared.key_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
   }
   __device__ void load_value(int i) const {
-    copy(shared.tiles.value[warpgroup][i % C.stages], C.value_blocks(), C.keys, &p.value,
+    copy(shared.value[warpgroup][i % C.stages], C.value_blocks(), C.keys, &p.value,
          shared.value_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
   }
 
   // The leader of each warpgroup: its own barriers, and at once the first copies.
-  __device__ void start() const {
+  __device__ void start_barriers() const {
     if (warpgroup == 0) ptx::barrier_init(ptx::shared_address(&shared.query_full), 1);
     for (int s = 0; s < C.stages; ++s) {
       ptx::barrier_init(ptx::shared_address(&shared.key_full[warpgroup][s]), 1);
       ptx::barrier_init(ptx::shared_address(&shared.value_full[warpgroup][s]), 1);
     }
     ptx::barrier_init_fence();
-    // Only where somebody waits for it: a copy must not land in the memory of a block that has ended.
-    if (warpgroup == 0 && range.count > 0)
+  }
+  __device__ void start_copies() const {
+    if (warpgroup == 0)
       copy(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head);
-    for (int i = 0; i < C.stages && i < tiles(); ++i) {
-      load_key(i);
-      load_value(i);
-    }
+    for (int i = 0; i < C.stages && i < tiles(); ++i) load_key(i);
+    for (int i = 0; i < C.stages && i < tiles(); ++i) load_value(i);
   }
 
   // When all four warps are done with a slot, the leader asks for what comes into it next.
@@ -91,11 +105,15 @@ struct SplitBlock {
     if (thread == 0) load(i + C.stages);
   }
 
+  __device__ void wait_value(int slot, unsigned parity) const {
+    ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), parity);
+  }
+
   __device__ void attend(Rows& rows, Output<C>& o) const {
     const float factor = p.problem.scale_log2;
     const int first_row = at.row_tile * 64, last = p.problem.queries - 1;
     const int2 unmasked = unmasked_tiles<C>(band, min(first_row, last), min(first_row + 63, last));
-    if (tiles() > 0) ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
+    ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
     for (int i = 0; i < tiles(); ++i) {
       const int slot = i % C.stages, tile = tile_of(i);
       const unsigned parity = i / C.stages & 1;
@@ -103,20 +121,31 @@ struct SplitBlock {
       Weights<C> w;
       ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), parity);
       start_scores<C, T>(s, ptx::shared_address(shared.query),
-                         ptx::shared_address(shared.tiles.key[warpgroup][slot]));
+                         ptx::shared_address(shared.key[warpgroup][slot]));
       ptx::wgmma_wait<0>();
       if (i > 0) refill(i - 1, [&](int n) { load_value(n); });
       refill(i, [&](int n) { load_key(n); });
       if (tile < unmasked.x || tile >= unmasked.y)
         mask_scores<C, T, false>(s, p.problem, at, first_row, tile);
+      const unsigned value = ptx::shared_address(shared.value[warpgroup][slot]);
       if (i == 0) {
-        start_softmax<C, T>(w, s, rows, factor);
+        // The product of the first keys runs under the exponentials of the rest.
+        constexpr int kHalf = C.keys / 2;
+        float rest[2];
+        start_rows<C>(s, rows, factor);
+        exponentiate<C, T, 0, kHalf>(w, s, rows, factor, rows.sum);
+        wait_value(slot, parity);
+        start_output<C, T, 0, kHalf>(o, w, value);
+        exponentiate<C, T, kHalf, C.keys>(w, s, rows, factor, rest);
+        start_output<C, T, kHalf, C.keys>(o, w, value);
+        rows.sum[0] += rest[0];
+        rows.sum[1] += rest[1];
       } else {
         float shrink[2];
         if (continue_softmax<C, T>(w, s, rows, factor, shrink)) rescale<C>(o, shrink);
+        wait_value(slot, parity);
+        start_output<C, T>(o, w, value);
       }
-      ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), parity);
-      start_output<C, T>(o, w, ptx::shared_address(shared.tiles.value[warpgroup][slot]));
     }
     ptx::wgmma_wait<0>();
 #pragma unroll
@@ -129,6 +158,7 @@ struct SplitBlock {
   // Every warpgroup finishes an equal share of the columns: it leaves its partial results of all other
   // columns in shared memory, meets the others there, and takes theirs in, in the same order always.
   static constexpr int kShare = C.value_dim / 8 / C.consumers;  // groups of 8 columns
+  static_assert(kShare % 4 == 0);
   __device__ static bool in_share(int n, int w) { return n / kShare == w; }
 
   __device__ void leave_partial(const Rows& rows, const Output<C>& o) const {
@@ -139,6 +169,23 @@ struct SplitBlock {
     for (int n = 0; n < C.value_dim / 8; ++n)
       if (!in_share(n, warpgroup))
         shared.output[warpgroup][n][thread] = make_float4(o[4 * n], o[4 * n + 1], o[4 * n + 2], o[4 * n + 3]);
+  }
+
+  // Columns 8 n ... 8 n + 7 of the warpgroup's share, from all warpgroups.
+  __device__ float4 merged(const Output<C>& o, const float (&factor)[C.consumers][2], int n) const {
+    float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (int w = 0; w < C.consumers; ++w) {
+      // Its own from registers, which cannot be indexed by the warpgroup: w says which there would be.
+      const int mine = 4 * (w * kShare + n);
+      const float4 y = w == warpgroup ? make_float4(o[mine], o[mine + 1], o[mine + 2], o[mine + 3])
+                                      : shared.output[w][warpgroup * kShare + n][thread];
+      x.x = fmaf(y.x, factor[w][0], x.x);
+      x.y = fmaf(y.y, factor[w][0], x.y);
+      x.z = fmaf(y.z, factor[w][1], x.z);
+      x.w = fmaf(y.w, factor[w][1], x.w);
+    }
+    return x;
   }
 
   __device__ void finish(const Output<C>& o) const {
@@ -169,35 +216,29 @@ struct SplitBlock {
         tile::write_lse(p.problem, view, {row + 8 * r, at.head}, tile::log_sum_exp(state));
       sound[r] = there && state.sum == state.sum;
     }
-    T* const out0 = tile::output_row(p.problem, view, {row, at.head}) + 2 * (lane % 4);
-    T* const out1 = out0 + 8 * p.problem.output_strides.row;
+    T* const out = tile::output_row(p.problem, view, {row, at.head});
     float check[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int m = 0; m < kShare; ++m) {
-      float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      const int n = warpgroup * kShare + m;
+    for (int quad = 0; quad < kShare; quad += 4) {  // 32 columns: a thread holds two of every eight
+      unsigned words[2][4];
 #pragma unroll
-      for (int w = 0; w < C.consumers; ++w) {
-        // Its own from registers, which cannot be indexed by the warpgroup: w says which there would be.
-        const int mine = 4 * (w * kShare + m);
-        const float4 y = w == warpgroup ? make_float4(o[mine], o[mine + 1], o[mine + 2], o[mine + 3])
-                                        : shared.output[w][n][thread];
-        x.x = fmaf(y.x, factor[w][0], x.x);
-        x.y = fmaf(y.y, factor[w][0], x.y);
-        x.z = fmaf(y.z, factor[w][1], x.z);
-        x.w = fmaf(y.w, factor[w][1], x.w);
+      for (int m = 0; m < 4; ++m) {
+        const float4 x = merged(o, factor, quad + m);
+        const float y[2][2] = {{x.x * inverse[0], x.y * inverse[0]}, {x.z * inverse[1], x.w * inverse[1]}};
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          check[r] = fmaf(y[r][0], 0.0f, fmaf(y[r][1], 0.0f, check[r]));  // NaN where one is not finite
+          words[r][m] = tile::pack<T>(y[r][0], y[r][1]);
+        }
       }
-      x.x *= inverse[0];
-      x.y *= inverse[0];
-      x.z *= inverse[1];
-      x.w *= inverse[1];
-      check[0] = fmaf(x.x, 0.0f, fmaf(x.y, 0.0f, check[0]));
-      check[1] = fmaf(x.z, 0.0f, fmaf(x.w, 0.0f, check[1]));
-      const bool inside = 8 * n < p.problem.value_dim;
-      if (inside && row < p.problem.queries)
-        *reinterpret_cast<unsigned*>(out0 + 8 * n) = tile::pack<T>(x.x, x.y);
-      if (inside && row + 8 < p.problem.queries)
-        *reinterpret_cast<unsigned*>(out1 + 8 * n) = tile::pack<T>(x.z, x.w);
+      const int column = 8 * (warpgroup * kShare + quad + lane % 4);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        transpose_quad(words[r], lane);
+        if (column < p.problem.value_dim && row + 8 * r < p.problem.queries)
+          *reinterpret_cast<uint4*>(out + 8 * r * p.problem.output_strides.row + column) =
+              make_uint4(words[r][0], words[r][1], words[r][2], words[r][3]);
+      }
     }
     bool any = false;
 #pragma unroll
@@ -221,7 +262,6 @@ struct SplitBlock {
 #pragma unroll
     for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
     attend(rows, o);
-    __syncthreads();  // all tiles are done with
     leave_partial(rows, o);
     if (threadIdx.x < 64) shared.suspects[threadIdx.x] = 0;
     __syncthreads();
@@ -234,18 +274,22 @@ template <Config C, class T>
 __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   SplitShared<C>& shared = *reinterpret_cast<SplitShared<C>*>(memory);
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  if (threadIdx.x == 0) {
+  ptx::let_next_kernel_start();
+  SplitBlock<C, T> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
+  if (block.thread == 0) {
     ptx::prefetch_tensor_map(&p.query);
     ptx::prefetch_tensor_map(&p.key);
     ptx::prefetch_tensor_map(&p.value);
+    block.start_barriers();
   }
-  SplitBlock<C, T> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
   block.at = {static_cast<int>(p.problem.longest_first != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x),
               static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   block.kv_head = p.group.divide(block.at.head);
+  if (tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
   block.band = tile::band_of(p.problem, block.at.batch);
   block.range = key_tiles<C>(block.band, p.problem, block.at, 64);
-  if (block.thread == 0) block.start();
+  ptx::await_kernels_before();
+  if (block.thread == 0) block.start_copies();
   __syncthreads();
   block.run();
 }

@@ -30,6 +30,9 @@ struct BlockView {
   }
 };
 
+__device__ inline bool has_key_lengths(const Params& p) {
+  return p.key_lengths_i32 != nullptr || p.key_lengths_i64 != nullptr;
+}
 __device__ inline int key_length(const Params& p, int b) {
   if (p.key_lengths_i32 != nullptr) return min(max(p.key_lengths_i32[b * p.key_lengths_stride], 0), p.keys);
   if (p.key_lengths_i64 != nullptr) {
