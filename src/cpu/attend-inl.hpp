@@ -6,6 +6,7 @@
 #define TESSERA_CPU_ATTEND_INL
 #endif
 
+#include "cpu/feed-inl.hpp"
 #include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
 #include "cpu/lanes-inl.hpp"
@@ -43,21 +44,24 @@ HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range ra
   }
 }
 
+// One panel with rows in lanes; `at` is where its keys begin in the tile.
 template <int NV>
-HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range range, FloatTile k, FloatTile v,
-                             bool careful) {
+HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range range, std::size_t at,
+                             Feed& feed) {
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
   float* const s = c.work.scores;
   HWY_ALIGN float alpha[kWidth<NV>];
   Vec tile_max[NV];
-  score_lanes<NV>(k, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
+  score_lanes<NV>(feed, at, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
   adjust_scores<NV>(c, panel, range, s, tile_max);
-  if (careful) {
+  feed.need_all();
+  const FloatTile v = feed.value().from(at);
+  if (feed.careful()) {
     softmax_step<NV, true>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
     output_lanes_careful<NV>(v, range.keys, s, alpha, value_dim, panel.output);
   } else {
     softmax_step<NV, false>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-    output_lanes<NV>(v, range.keys, s, alpha, value_dim, panel.output);
+    output_lanes<NV>(feed, v, range.keys, s, alpha, value_dim, panel.output);
   }
 }
 
@@ -179,24 +183,34 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
   }
 }
 
-// One panel of an item whose tile has been converted to float. `first` is the tile's first key.
-HWY_INLINE void step_converted(const ItemContext& c, const Panel& panel, Range range, std::int64_t first,
-                               bool careful) {
-  const std::size_t at = static_cast<std::size_t>(range.key0 - first);
-  const std::size_t k_stride = c.work.query_stride, v_stride = c.work.output_stride;
-  const float* const k = c.work.key + at * k_stride;
-  const float* const v = c.work.value + at * v_stride;
+// One panel, whatever its kind, of an item that has panels with rows in lanes.
+HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, Feed& feed) {
+  const std::size_t at = static_cast<std::size_t>(range.key0 - feed.first());
   if (panel.kind == PanelKind::wide) {
-    step_lanes<kWide>(c, panel, range, {k, k_stride}, {v, v_stride}, careful);
+    step_lanes<kWide>(c, panel, range, at, feed);
   } else if (panel.kind == PanelKind::narrow) {
-    step_lanes<kNarrow>(c, panel, range, {k, k_stride}, {v, v_stride}, careful);
+    step_lanes<kNarrow>(c, panel, range, at, feed);
   } else {
-    FewTile<float> tile{};
-    tile.k = {.base = {k}, .stride = static_cast<std::int64_t>(k_stride), .keys = range.keys, .count = 1};
-    tile.v = {.base = {v}, .stride = static_cast<std::int64_t>(v_stride), .keys = range.keys, .count = 1};
-    tile.key0[0] = range.key0;
-    step_few_any(c, panel, tile);
+    feed.need_all();
+    const auto stream = [&](FloatTile rows) HWY_ATTR {
+      return Streams<float>{.base = {rows.data},
+                            .stride = static_cast<std::int64_t>(rows.stride),
+                            .keys = range.keys,
+                            .count = 1};
+    };
+    step_few_any(c, panel,
+                 FewTile<float>{stream(feed.key().from(at)), stream(feed.value().from(at)), {range.key0}});
   }
+}
+
+template <class T>
+inline FeedRows feed_rows(const Rows<T>& rows, std::int64_t length, float* to, std::size_t to_stride) {
+  return {.from = reinterpret_cast<const char*>(rows.data),
+          .stride = rows.stride * static_cast<std::int64_t>(sizeof(T)),
+          .bytes = length * static_cast<std::int64_t>(sizeof(T)),
+          .length = static_cast<std::size_t>(length),
+          .to = to,
+          .to_stride = to_stride};
 }
 
 // Walks the key tiles of an item that has panels with rows in lanes. Tile borders lie at fixed keys,
@@ -206,23 +220,21 @@ HWY_INLINE void walk_tiles(const ItemContext& c, const Schedule& schedule, const
                            KeySpan keys) {
   const core::Problem& problem = c.problem;
   const Rows<T> k(problem.key, item), v(problem.value, item);
-  bool careful = false;
+  Feed feed(k.data, feed_rows(k, problem.dim, c.work.key, c.work.query_stride),
+            feed_rows(v, problem.value_dim, c.work.value, c.work.output_stride));
   std::int64_t border =
       item.key_begin + (keys.begin - item.key_begin) / schedule.key_tile * schedule.key_tile;
   for (; border < keys.end; border += schedule.key_tile) {
     const std::int64_t first = std::max(border, keys.begin);
     const std::int64_t last = std::min(border + schedule.key_tile, keys.end);
-    const std::size_t count = static_cast<std::size_t>(last - first);
-    convert_rows(k.row(first), k.stride, count, static_cast<std::size_t>(problem.dim), c.work.key,
-                 c.work.query_stride);
-    const bool finite =
-        convert_rows(v.row(first), v.stride, count, static_cast<std::size_t>(problem.value_dim), c.work.value,
-                     c.work.output_stride);
-    careful = careful || !finite;
+    const std::int64_t next = std::min(last + schedule.key_tile, keys.end);
+    const std::int64_t blocks = panels * (last - first + problem.value_dim) / kWideBlock;
+    feed.start(first, static_cast<std::size_t>(last - first), static_cast<std::size_t>(next - last),
+               static_cast<std::size_t>(blocks));
     for (int i = 0; i < panels; ++i) {
       const Panel& panel = c.work.panels[i];
       const std::int64_t from = std::max(first, panel.key_begin), to = std::min(last, panel.key_end);
-      if (from < to) step_converted(c, panel, {from, static_cast<std::size_t>(to - from)}, first, careful);
+      if (from < to) step_fed(c, panel, {from, static_cast<std::size_t>(to - from)}, feed);
     }
   }
 }
@@ -261,7 +273,7 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
       (item.batch * problem.kv_heads + item.kv_head) * call.schedule.row_tiles + item.tile;
   // Whoever finishes last merges; acq_rel makes every other split's partial results visible to it.
   if (call.unfinished[group].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    merge_splits<T>(call, scoring, item, work.row);
+    merge_splits<T>(call, scoring, item, work.rows_in_transit);
   }
 }
 

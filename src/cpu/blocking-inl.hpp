@@ -58,6 +58,7 @@ template <int NV>
 inline constexpr std::size_t kWidth = NV* kLanes;
 template <int NV>
 inline constexpr int kBlock = NV == kNarrow ? kNarrowBlock : kWideBlock;
+inline constexpr int kLineBytes = 64;  // of a cache
 inline constexpr std::size_t kMaxWidth = kWidth<kWide>;
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();

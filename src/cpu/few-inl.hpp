@@ -23,7 +23,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
 inline constexpr std::size_t kFewWidth = kWidth<kFewVectors>;
-inline constexpr std::size_t kLineBytes = 64;
 
 // A row of `length` elements as vectors.
 struct Spans {
@@ -50,9 +49,9 @@ struct Streams {
 
 // Vectors in a cache line of T, as far as unrolling over them makes sense.
 template <class T>
-inline constexpr std::size_t kVectorsPerLine = kLineBytes / (sizeof(T) * kLanes) > 4
+inline constexpr std::size_t kVectorsPerLine = std::size_t{kLineBytes} / (sizeof(T) * kLanes) > 4
                                                    ? 4
-                                                   : kLineBytes / (sizeof(T) * kLanes);
+                                                   : std::size_t{kLineBytes} / (sizeof(T) * kLanes);
 
 #if HWY_TARGET != HWY_SCALAR
 // The sum of the 128-bit blocks of v.
@@ -106,13 +105,14 @@ HWY_INLINE void score_keys(const T* const (&k)[KB], const T* const (&ahead)[KB],
   TESSERA_UNROLL
   for (int i = 0; i < kGroups * 4; ++i) acc[i] = hn::Zero(f32);
   const auto add_vector = [&](std::size_t d) HWY_ATTR {
+    Vec key[KB];
     TESSERA_UNROLL
-    for (int i = 0; i < KB; ++i) {
-      const Vec key = load(k[i] + d * kLanes);
+    for (int i = 0; i < KB; ++i) key[i] = load(k[i] + d * kLanes);
+    TESSERA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Vec query = hn::Load(f32, q + r * q_stride + d * kLanes);
       TESSERA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        acc[i * R + r] = hn::MulAdd(key, hn::Load(f32, q + r * q_stride + d * kLanes), acc[i * R + r]);
-      }
+      for (int i = 0; i < KB; ++i) acc[i * R + r] = hn::MulAdd(key[i], query, acc[i * R + r]);
     }
   };
   std::size_t d = 0;

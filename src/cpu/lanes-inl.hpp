@@ -10,16 +10,11 @@
 #define TESSERA_CPU_LANES_INL
 #endif
 
+#include "cpu/feed-inl.hpp"
 #include "cpu/softmax-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-// A K or V tile converted to float: row j at data + j * stride.
-struct FloatTile {
-  const float* data = nullptr;
-  std::size_t stride = 0;
-};
 
 template <int MR, int NV>
 HWY_NOINLINE void score_block(const float* HWY_RESTRICT k, std::size_t stride, const float* HWY_RESTRICT qt,
@@ -64,20 +59,24 @@ HWY_INLINE void score_rest(std::size_t keys, const float* k, std::size_t stride,
   }
 }
 
-// Scores of `keys` keys and their max per row.
+// Scores of `keys` keys, the first of them row `at` of the tile, and their max per row.
 template <int NV>
-HWY_INLINE void score_lanes(FloatTile k, std::size_t keys, const float* qt, std::size_t dim, float* s,
-                            Vec (&tile_max)[NV]) {
+HWY_INLINE void score_lanes(Feed& feed, std::size_t at, std::size_t keys, const float* qt, std::size_t dim,
+                            float* s, Vec (&tile_max)[NV]) {
   constexpr std::size_t kStep = kBlock<NV>;
   const F f32;
+  const FloatTile k = feed.key().from(at);
   HWY_ALIGN float max[kWidth<NV>];
   TESSERA_UNROLL
   for (int v = 0; v < NV; ++v) hn::Store(hn::Set(f32, -kInf), f32, max + v * kLanes);
   std::size_t j = 0;
   for (; j + kStep <= keys; j += kStep) {
+    feed.need(at + j + kStep);
+    feed.fetch_ahead();
     score_block<kStep, NV>(k.data + j * k.stride, k.stride, qt, dim, s + j * kWidth<NV>, max);
   }
   if (j < keys) {
+    feed.need(at + keys);
     score_rest<kStep - 1, NV>(keys - j, k.data + j * k.stride, k.stride, qt, dim, s + j * kWidth<NV>, max);
   }
   TESSERA_UNROLL
@@ -132,7 +131,7 @@ HWY_INLINE void output_sized(std::size_t dims, const float* v, std::size_t strid
 
 // The dimensions are spread evenly over the blocks: a short last block would leave the FMA units idle.
 template <int NV>
-HWY_INLINE void output_lanes(FloatTile v, std::size_t keys, const float* p, const float* alpha,
+HWY_INLINE void output_lanes(Feed& feed, FloatTile v, std::size_t keys, const float* p, const float* alpha,
                              std::size_t value_dim, float* ot) {
   constexpr std::size_t kStep = kBlock<NV>;
   const std::size_t blocks = (value_dim + kStep - 1) / kStep;
@@ -140,6 +139,7 @@ HWY_INLINE void output_lanes(FloatTile v, std::size_t keys, const float* p, cons
   std::size_t d = 0;
   for (std::size_t b = 0; b < blocks; ++b) {
     const std::size_t dims = base + (b < larger ? 1 : 0);
+    feed.fetch_ahead();
     output_sized<kStep, NV>(dims, v.data + d, v.stride, keys, p, alpha, ot + d * kWidth<NV>);
     d += dims;
   }

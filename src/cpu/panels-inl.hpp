@@ -40,7 +40,8 @@ struct Workspace {
     const bool masked = problem.mask.kind != core::MaskKind::none;
     bias = carver.take<float>(masked ? score_floats : 0);
     states = carver.take<float>(2 * (width + max_panels * static_cast<std::int64_t>(kMaxWidth)));
-    row = carver.take<float>(std::max(padded(problem.dim), padded(problem.value_dim)));
+    rows_in_transit = carver.take<float>(static_cast<std::int64_t>(kMaxWidth) *
+                                         std::max(padded(problem.dim), padded(problem.value_dim)));
     panels = carver.take<Panel>(max_panels);
     bytes = carver.used();
   }
@@ -51,8 +52,8 @@ struct Workspace {
   float *queries, *outputs;
   std::int64_t score_floats;
   float *scores, *bias;
-  float* states;  // max and sum of every panel
-  float* row;     // one row on its way in or out
+  float* states;           // max and sum of every panel
+  float* rows_in_transit;  // a panel's rows on their way in or out, not transposed
   Panel* panels;
   std::size_t bytes;
 };
@@ -105,35 +106,37 @@ inline void place_row(const core::Problem& problem, const Item& item, std::int64
   panel->full_end = std::min(panel->full_end, end);
 }
 
+// The query of a few-rows panel as its kernel wants it: see few-inl.hpp on lengths that end within a vector.
+inline void place_few_query(const float* row, std::size_t dim, float* to) {
+  const Spans spans(dim);
+  std::copy(row, row + spans.whole * kLanes, to);
+  if (spans.whole == spans.vectors) return;
+  const std::size_t overlap = spans.vectors * kLanes - dim;
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    to[spans.whole * kLanes + i] = i < overlap ? 0.0f : row[dim - kLanes + i];
+  }
+}
+
 template <class T>
 inline void load_queries(const core::Problem& problem, const Item& item, bool flip, const Workspace& work,
                          const Panel& panel) {
-  const std::size_t dim = static_cast<std::size_t>(problem.dim);
-  const std::size_t width = width_of(panel.kind);
-  const float sign = flip ? -1.0f : 1.0f;
-  if (panel.kind != PanelKind::few && static_cast<std::size_t>(panel.rows) < width) {
-    std::fill(panel.query, panel.query + dim * width, 0.0f);
-  }
-  for (int r = 0; r < panel.rows; ++r) {
-    const std::int64_t row = panel.first_row + r;
+  const std::size_t dim = static_cast<std::size_t>(problem.dim), stride = work.query_stride;
+  const std::size_t width = width_of(panel.kind), rows = static_cast<std::size_t>(panel.rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::int64_t row = panel.first_row + static_cast<std::int64_t>(r);
     const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
     const T* const from = static_cast<const T*>(problem.query.data) +
                           problem.query.offset(item.batch, head, row / problem.group());
-    convert_row(from, dim, work.row, hn::Zero(F()));
-    if (panel.kind != PanelKind::few) {
-      for (std::size_t d = 0; d < dim; ++d)
-        panel.query[d * width + static_cast<std::size_t>(r)] = work.row[d] * sign;
-      continue;
+    float* const to = work.rows_in_transit + r * stride;
+    convert_row(from, dim, to, hn::Zero(F()));
+    if (flip) {
+      for (std::size_t d = 0; d < dim; ++d) to[d] = -to[d];
     }
-    const Spans spans(dim);
-    float* const to = panel.query + static_cast<std::size_t>(r) * work.query_stride;
-    for (std::size_t d = 0; d < spans.whole * kLanes; ++d) to[d] = work.row[d] * sign;
-    if (spans.whole == spans.vectors) continue;
-    const std::size_t overlap = spans.vectors * kLanes - dim;
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      to[spans.whole * kLanes + i] = i < overlap ? 0.0f : work.row[dim - kLanes + i] * sign;
-    }
+    if (panel.kind == PanelKind::few) place_few_query(to, dim, panel.query + r * stride);
   }
+  if (panel.kind == PanelKind::few) return;
+  if (rows < width) std::fill(panel.query, panel.query + dim * width, 0.0f);
+  transpose(work.rows_in_transit, stride, rows, dim, panel.query, width);
 }
 
 // Cuts the item's rows into panels. Returns how many there are.
@@ -184,14 +187,13 @@ inline void finish_panel(const Call& call, const Scoring& scoring, const Item& i
   const core::Problem& problem = *call.problem;
   const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
   const std::size_t width = width_of(panel.kind);
+  const bool few = panel.kind == PanelKind::few;
+  if (!few) transpose(panel.output, width, dim, width, work.rows_in_transit, work.output_stride);
+  const Spans spans(dim);
   for (int r = 0; r < panel.rows; ++r) {
-    const std::size_t lane = static_cast<std::size_t>(r);
-    float* row = work.row;
-    if (panel.kind != PanelKind::few) {
-      for (std::size_t d = 0; d < dim; ++d) row[d] = panel.output[d * width + lane];
-    } else {
-      row = panel.output + lane * work.output_stride;
-      const Spans spans(dim);
+    float* const row =
+        (few ? panel.output : work.rows_in_transit) + static_cast<std::size_t>(r) * work.output_stride;
+    if (few) {
       // The overlapping last vector has its own slot; the lanes it shares are equal in both.
       if (spans.whole != spans.vectors) {
         hn::StoreU(hn::Load(F(), row + spans.whole * kLanes), F(), row + dim - kLanes);

@@ -34,15 +34,77 @@ HWY_INLINE Vec convert_row(const T* HWY_RESTRICT from, std::size_t length, float
   return probe;
 }
 
-// Rows of one tile to float; true if every element is finite.
+// Rows of T to float, strides in bytes and in floats; true if every element is finite.
 template <class T>
-HWY_NOINLINE bool convert_rows(const T* from, std::int64_t from_stride, std::size_t rows, std::size_t length,
-                               float* to, std::size_t to_stride) {
+HWY_NOINLINE bool convert_rows(const char* from, std::int64_t from_stride, std::size_t rows,
+                               std::size_t length, float* to, std::size_t to_stride) {
   Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
-  for (std::size_t j = 0; j < rows; ++j) {
-    probe = convert_row(from + static_cast<std::int64_t>(j) * from_stride, length, to + j * to_stride, probe);
+  for (std::size_t j = 0; j < rows; ++j, from += from_stride) {
+    probe = convert_row(reinterpret_cast<const T*>(from), length, to + j * to_stride, probe);
   }
   return all_finite(probe);
+}
+using RowConverter = decltype(&convert_rows<float>);
+
+#if HWY_TARGET != HWY_SCALAR
+// The 128-bit blocks of v, block b to out + b * stride.
+HWY_INLINE void store_blocks(Vec v, float* out, std::size_t stride) {
+  const hn::CappedTag<float, 4> quad;
+#if HWY_MAX_BYTES == 16
+  (void)stride;
+  hn::StoreU(v, quad, out);
+#else
+  const hn::Half<F> half;
+  const auto low = hn::LowerHalf(half, v), high = hn::UpperHalf(half, v);
+#if HWY_MAX_BYTES == 32
+  hn::StoreU(low, quad, out);
+  hn::StoreU(high, quad, out + stride);
+#else
+  hn::StoreU(hn::LowerHalf(quad, low), quad, out);
+  hn::StoreU(hn::UpperHalf(quad, low), quad, out + stride);
+  hn::StoreU(hn::LowerHalf(quad, high), quad, out + 2 * stride);
+  hn::StoreU(hn::UpperHalf(quad, high), quad, out + 3 * stride);
+#endif
+#endif
+}
+
+// Four rows of kLanes floats become kLanes rows of four.
+HWY_INLINE void transpose_four(const float* from, std::size_t from_stride, float* to, std::size_t to_stride) {
+  const F f32;
+  const hn::RepartitionToWide<F> pairs;
+  const Vec a = hn::LoadU(f32, from), b = hn::LoadU(f32, from + from_stride);
+  const Vec c = hn::LoadU(f32, from + 2 * from_stride), d = hn::LoadU(f32, from + 3 * from_stride);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(f32, a, b));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(f32, a, b));
+  const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(f32, c, d));
+  const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(f32, c, d));
+  // Within each 128-bit block now stands one column; column i of block b is row 4 * b + i of the result.
+  store_blocks(hn::BitCast(f32, hn::InterleaveLower(pairs, ab_low, cd_low)), to, 4 * to_stride);
+  store_blocks(hn::BitCast(f32, hn::InterleaveUpper(pairs, ab_low, cd_low)), to + to_stride, 4 * to_stride);
+  store_blocks(hn::BitCast(f32, hn::InterleaveLower(pairs, ab_high, cd_high)), to + 2 * to_stride,
+               4 * to_stride);
+  store_blocks(hn::BitCast(f32, hn::InterleaveUpper(pairs, ab_high, cd_high)), to + 3 * to_stride,
+               4 * to_stride);
+}
+#endif
+
+// to[column][row] = from[row][column].
+HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::size_t from_stride, std::size_t rows,
+                            std::size_t columns, float* HWY_RESTRICT to, std::size_t to_stride) {
+  std::size_t r = 0, whole = 0;
+#if HWY_TARGET != HWY_SCALAR
+  whole = columns / kLanes * kLanes;
+  for (; r + 4 <= rows; r += 4) {
+    for (std::size_t c = 0; c < whole; c += kLanes) {
+      transpose_four(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    }
+  }
+#endif
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t c = i < r ? whole : 0; c < columns; ++c) {
+      to[c * to_stride + i] = from[i * from_stride + c];
+    }
+  }
 }
 
 // output = row * multiplier, rounded to T.

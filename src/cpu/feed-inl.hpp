@@ -1,0 +1,114 @@
+// How the keys of a tile get from the caller's memory to the matrix products of many rows: K and V rows are
+// converted to float just before the block of keys they belong to is first needed, and those of the next tile
+// are asked for meanwhile. All at once the moving would take its own time; between blocks of arithmetic most
+// of it hides.
+#if defined(TESSERA_CPU_FEED_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_CPU_FEED_INL
+#undef TESSERA_CPU_FEED_INL
+#else
+#define TESSERA_CPU_FEED_INL
+#endif
+
+#include <algorithm>
+#include <type_traits>
+
+#include "cpu/tiles-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// A K or V tile of floats: row j at data + j * stride.
+struct FloatTile {
+  FloatTile from(std::size_t row) const { return {data + row * stride, stride}; }
+  const float* data = nullptr;
+  std::size_t stride = 0;
+};
+
+// All K or all V rows of a head, and the scratch memory for a tile of them.
+struct FeedRows {
+  const char* row(std::int64_t j) const { return from + j * stride; }
+  const char* from;
+  std::int64_t stride;  // in bytes
+  std::int64_t bytes;   // of a row
+  std::size_t length;
+  float* to;
+  std::size_t to_stride;
+};
+
+class Feed {
+ public:
+  template <class T>
+  Feed(const T* /*type of the rows*/, const FeedRows& key, const FeedRows& value)
+      : convert_(convert_rows<T>),
+        key_(key),
+        value_(value),
+        key_in_place_(std::is_same_v<T, float> && key.stride < 2 * key.bytes) {}
+
+  // The tile is now `count` keys from key number `first` on; `more` keys are in the one that comes after it.
+  // There will be about `blocks` calls of fetch_ahead.
+  void start(std::int64_t first, std::size_t count, std::size_t more, std::size_t blocks) {
+    first_ = first;
+    keys_ = count;
+    done_ = 0;
+    ahead_ = first + static_cast<std::int64_t>(count);
+    left_ = more;
+    at_once_ = more / std::max<std::size_t>(blocks, 1) + 1;
+  }
+
+  // The tile's first `end` rows of K and V are there afterwards.
+  HWY_INLINE void need(std::size_t end) {
+    if (done_ < end) convert_to(end);
+  }
+  HWY_INLINE void need_all() { need(keys_); }
+
+  // Asks for some rows of the next tile: few at a time, because a core can wait for a few lines only.
+  HWY_INLINE void fetch_ahead() {
+    for (std::size_t i = 0; i < at_once_ && left_ > 0; ++i, --left_, ++ahead_) {
+      fetch_row(key_);
+      fetch_row(value_);
+    }
+  }
+
+  FloatTile key() const {
+    if (!key_in_place_) return {key_.to, key_.to_stride};
+    const char* const row = key_.row(first_);
+    return {reinterpret_cast<const float*>(row), static_cast<std::size_t>(key_.stride) / sizeof(float)};
+  }
+  FloatTile value() const { return {value_.to, value_.to_stride}; }
+  std::int64_t first() const { return first_; }
+  // After need_all(): whether V held inf or NaN in this tile or one before it.
+  bool careful() const { return careful_; }
+
+ private:
+  HWY_INLINE void fetch_row(const FeedRows& rows) const {
+    constexpr int kSecondCache = 2;  // the first is full of what is in use
+    const char* const row = rows.row(ahead_);
+    for (std::int64_t b = 0; b < rows.bytes; b += kLineBytes) __builtin_prefetch(row + b, 0, kSecondCache);
+  }
+
+  HWY_NOINLINE void convert_to(std::size_t end) {
+    const std::int64_t at = first_ + static_cast<std::int64_t>(done_);
+    const std::size_t rows = end - done_;
+    if (!key_in_place_) {
+      convert_(key_.row(at), key_.stride, rows, key_.length, key_.to + done_ * key_.to_stride,
+               key_.to_stride);
+    }
+    const bool finite = convert_(value_.row(at), value_.stride, rows, value_.length,
+                                 value_.to + done_ * value_.to_stride, value_.to_stride);
+    careful_ = careful_ || !finite;
+    done_ = end;
+  }
+
+  RowConverter convert_;
+  FeedRows key_, value_;
+  // Floats whose rows lie close together can be read where they are. Not V: it is read column by column, and
+  // few rows with the caller's stride, often a power of two, fit into a cache that way.
+  bool key_in_place_;
+  bool careful_ = false;
+  std::int64_t first_ = 0, ahead_ = 0;
+  std::size_t keys_ = 0, done_ = 0, left_ = 0, at_once_ = 0;
+};
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
