@@ -106,7 +106,7 @@ the limit is its multiply-add rate and its rate of reading a buffer of the case'
 same run; on a GPU it comes from the published rates (`tessera roofline`).
 
 On a GPU p50 to std are of calls inside a CUDA graph, "single" is from call to result, "cold L2" is a call
-after the cache was overwritten.
+after the cache was overwritten, "host" is the host's time for a launch of nothing + what the call takes over it.
 
 Examples:
   tessera bench                                                the CPU cases, with the kernels the plan chooses

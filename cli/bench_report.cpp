@@ -21,7 +21,7 @@ Table time_table(const std::vector<BenchRow>& rows, bool gpu) {
   const auto right = Table::Side::right;
   std::vector<Table::Column> columns = {{"case"},       {"kernel"},      {"p50 µs", right}, {"p90", right},
                                         {"p99", right}, {"mean", right}, {"std", right}};
-  if (gpu) columns.insert(columns.end(), {{"single", right}, {"cold L2", right}});
+  if (gpu) columns.insert(columns.end(), {{"single", right}, {"cold L2", right}, {"host", right}});
   columns.insert(columns.end(),
                  {{gpu ? "TFLOP/s" : "GFLOP/s", right}, {"GB/s", right}, {"of floor", right}, {"wall"}});
   Table table(columns);
@@ -36,7 +36,11 @@ Table time_table(const std::vector<BenchRow>& rows, bool gpu) {
     const Stats& s = row.stats;
     cells.push_back(paint(Ink::bold, us(s.p50_us)));
     for (const double value : {s.p90_us, s.p99_us, s.mean_us, s.std_us}) cells.push_back(us(value));
-    if (gpu) cells.insert(cells.end(), {us(row.gpu->single.p50_us), us(row.gpu->cold.p50_us)});
+    if (gpu) {
+      const double over_bare = row.gpu->host.p50_us - row.gpu->bare.p50_us;
+      cells.insert(cells.end(), {us(row.gpu->single.p50_us), us(row.gpu->cold.p50_us),
+                                 fmt::format("{} + {}", us(row.gpu->bare.p50_us), us(over_bare))});
+    }
     cells.insert(
         cells.end(),
         {fmt::format("{:.1f}", row.gflops() / (gpu ? 1e3 : 1)), fmt::format("{:.1f}", row.gbps()),
@@ -104,7 +108,8 @@ void print_rows(const std::vector<BenchRow>& rows, const Json& machine) {
   if (gpu)
     fmt::print("{}\n", paint(Ink::dim,
                              "p50 to std: a call inside a CUDA graph. single: from call to result. "
-                             "cold L2: a call after the cache was overwritten."));
+                             "cold L2: a call after the cache was overwritten. host: a launch of nothing + "
+                             "what the call's host time is over it."));
   print_verification(rows);
 }
 

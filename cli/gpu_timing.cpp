@@ -10,6 +10,7 @@
 namespace tessera::cli {
 namespace {
 
+using cuda::runtime::BareLaunch;
 using cuda::runtime::Graph;
 using cuda::runtime::L2Flush;
 using cuda::runtime::Stopwatch;
@@ -21,6 +22,7 @@ constexpr double kGraphUs = 5e4;  // slow calls need no company to hide their la
 constexpr std::size_t kFewestSamples = 10;
 constexpr std::size_t kMostSamples = 5000;
 constexpr std::size_t kMostSingles = 200;
+constexpr double kLongCallUs = 1e3;  // beyond, what the host does hardly matters: a few samples
 constexpr std::size_t kQueued = 32;  // replays put on the stream before the first one is waited for
 
 void must(const core::Status& status) {
@@ -46,6 +48,7 @@ class Bench {
   explicit Bench(const cuda::runtime::Gpu& gpu) {
     must(Stream::create(gpu.index, &stream_));
     must(L2Flush::create(gpu.index, static_cast<std::size_t>(gpu.l2_bytes), &flush_));
+    must(BareLaunch::create(gpu.index, &bare_));
     for (Stopwatch& watch : watches_) must(Stopwatch::create(gpu.index, &watch));
   }
 
@@ -117,6 +120,24 @@ class Bench {
     return statistics(std::move(samples));
   }
 
+  // Of a call and of a bare launch in turns, with nothing to wait for: the stream is empty at every start.
+  void host(const GpuCall& call, double once_us, GpuTimes& times) {
+    const std::size_t count = once_us < kLongCallUs ? kMostSingles : kFewestSamples;
+    std::vector<double> calls, bare;
+    const auto time = [&](std::vector<double>& samples, const auto& launch) {
+      const auto begin = Clock::now();
+      must(launch());
+      samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+      must(stream_.synchronize());
+    };
+    for (std::size_t n = 0; n < count; ++n) {
+      time(calls, [&] { return call(stream_.get()); });
+      time(bare, [&] { return bare_.launch(stream_); });
+    }
+    times.host = statistics(std::move(calls));
+    times.bare = statistics(std::move(bare));
+  }
+
  private:
   void queue_rounds(const std::vector<Contender*>& open, double min_time_us) {
     double round_us = 0;
@@ -141,6 +162,7 @@ class Bench {
 
   Stream stream_;
   L2Flush flush_;
+  BareLaunch bare_;
   Stopwatch watches_[kQueued];
 };
 
@@ -161,6 +183,7 @@ std::vector<GpuTimes> time_on_gpu(const cuda::runtime::Gpu& gpu, const std::vect
     t.calls_per_graph = c.calls;
     t.single = bench.single(*c.call, min_time_s * 1e6 / 2);
     t.cold = bench.cold(*c.call, min_time_s * 1e6 / 2);
+    bench.host(*c.call, c.once_us, t);
     times.push_back(t);
   }
   return times;

@@ -14,6 +14,8 @@ struct GpuTimes {
   Stats graph;   // per call, over replays of a CUDA graph of several calls: the kernel alone
   Stats single;  // from call to result, host time: launch and waiting included
   Stats cold;    // one call after the L2 cache was overwritten
+  Stats host;    // the call alone, host time: until the kernel is on the stream
+  Stats bare;    // the same of a kernel that does nothing
   int calls_per_graph = 0;
 };
 

@@ -42,6 +42,8 @@ Json row_json(const BenchRow& row) {
     json["calls_per_graph"] = row.gpu->calls_per_graph;
     json["single"] = stats_json(row.gpu->single);
     json["cold_l2"] = stats_json(row.gpu->cold);
+    json["host"] = stats_json(row.gpu->host);
+    json["bare_launch"] = stats_json(row.gpu->bare);
   }
   json["gflops_per_s"] = row.gflops();
   json["gb_per_s"] = row.gbps();

@@ -1,6 +1,6 @@
-// Programmatic dependent launch (PTX ISA, "griddepcontrol"): a kernel that was launched with the attribute for
-// it may start while the one before it in the stream is still running, and set itself up meanwhile. Without
-// the attribute both do nothing. sm_90 and newer.
+// Programmatic dependent launch (PTX ISA, "griddepcontrol"): a kernel that was launched with the attribute
+// for it may start while the one before it in the stream is still running, and set itself up meanwhile.
+// Without the attribute both do nothing. sm_90 and newer.
 #pragma once
 
 namespace tessera::cuda::ptx {

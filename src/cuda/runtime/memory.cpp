@@ -27,6 +27,8 @@ void release_stream(void* p) { (void)cudaStreamDestroy(static_cast<cudaStream_t>
 void release_event(void* p) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(p)); }
 void release_graph(void* p) { (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(p)); }
 
+void release_library(void* p) { (void)cudaLibraryUnload(static_cast<cudaLibrary_t>(p)); }
+
 Status make_event(int gpu, Handle* out) {
   cudaEvent_t event = nullptr;
   Status s = on_gpu(gpu, "cudaEventCreate", [&] { return cudaEventCreate(&event); });
@@ -153,6 +155,36 @@ Status L2Flush::create(int gpu, std::size_t l2_bytes, L2Flush* out) {
 Status L2Flush::flush(const Stream& stream) const {
   return on_gpu(stream.gpu(), "cudaMemsetAsync",
                 [&] { return cudaMemsetAsync(memory_.data(), 0, memory_.bytes(), stream_of(stream)); });
+}
+
+namespace {
+constexpr std::size_t kBareParameters = 1024;
+constexpr const char* kBareKernel =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry bare(.param .align 64 .b8 parameters[1024])\n{\nret;\n}\n";
+}  // namespace
+
+Status BareLaunch::create(int gpu, BareLaunch* out) {
+  cudaLibrary_t library = nullptr;
+  cudaKernel_t kernel = nullptr;
+  Status s = on_gpu(gpu, "cudaLibraryLoadData", [&] {
+    return cudaLibraryLoadData(&library, kBareKernel, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  });
+  if (!s.ok()) return s;
+  out->library_ = Handle(library, {gpu, release_library});
+  s = on_gpu(gpu, "cudaLibraryGetKernel", [&] { return cudaLibraryGetKernel(&kernel, library, "bare"); });
+  out->kernel_ = kernel;
+  return s;
+}
+
+Status BareLaunch::launch(const Stream& stream) const {
+  alignas(64) unsigned char parameters[kBareParameters];
+  void* arguments[] = {parameters};
+  cudaLaunchConfig_t config{};
+  config.gridDim = config.blockDim = dim3(1);
+  config.stream = stream_of(stream);
+  return on_gpu(stream.gpu(), "cudaLaunchKernelExC",
+                [&] { return cudaLaunchKernelExC(&config, kernel_, arguments); });
 }
 
 }  // namespace tessera::cuda::runtime

@@ -84,6 +84,17 @@ class L2Flush {
   Memory memory_;
 };
 
+// A kernel that does nothing, with as many bytes of parameters as a real one: what a launch costs by itself.
+class BareLaunch {
+ public:
+  static core::Status create(int gpu, BareLaunch* out);
+  core::Status launch(const Stream& stream) const;
+
+ private:
+  Handle library_;
+  const void* kernel_ = nullptr;
+};
+
 // What a number measured on a GPU needs beside it. 0 or empty where it cannot be had.
 struct GpuState {
   std::string driver;              // "580.95.05"; from NVML

@@ -25,6 +25,8 @@ core::Status Stopwatch::stop(const Stream&) const { return absent(); }
 core::Status Stopwatch::elapsed_us(double*) const { return absent(); }
 core::Status L2Flush::create(int, std::size_t, L2Flush*) { return absent(); }
 core::Status L2Flush::flush(const Stream&) const { return absent(); }
+core::Status BareLaunch::create(int, BareLaunch*) { return absent(); }
+core::Status BareLaunch::launch(const Stream&) const { return absent(); }
 GpuState gpu_state(int) { return {}; }
 
 }  // namespace tessera::cuda::runtime

@@ -26,7 +26,9 @@ struct Config {
   TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
   // The register file holds 64 K registers; a block is alone on its SM.
   TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 24 : consumers == 3 ? 32 : 40; }
-  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : consumers == 3 ? 160 : 232; }
+  TESSERA_CONSTEXPR int consumer_registers() const {
+    return consumers == 4 ? 112 : consumers == 3 ? 160 : 232;
+  }
 };
 
 }  // namespace tessera::cuda::sm90

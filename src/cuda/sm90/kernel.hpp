@@ -1,5 +1,5 @@
-// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: two to
-// four consumer warpgroups with 64 rows each, then the producer, whose first thread fills the rings.
+// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: two
+// to four consumer warpgroups with 64 rows each, then the producer, whose first thread fills the rings.
 // docs/sm90.md has the timeline.
 #pragma once
 

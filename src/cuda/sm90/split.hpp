@@ -31,8 +31,8 @@ struct SplitShared {
   unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
 };
 
-// Word m of thread i of a quad becomes word i of thread m: four threads' pieces of a row, two columns of every
-// eight, become eight columns each, which one store writes.
+// Word m of thread i of a quad becomes word i of thread m: four threads' pieces of a row, two columns of
+// every eight, become eight columns each, which one store writes.
 __device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
 #pragma unroll
   for (int step = 1; step <= 2; step *= 2) {

@@ -1,0 +1,61 @@
+// Every variant of the wgmma kernel through the gates. Small problems all go to the one for few rows; here
+// there are as many heads as the GPU has SMs, and the number of queries decides which variant takes them.
+#include <fmt/format.h>
+
+#include "core/problem.hpp"
+#include "cuda/sm90/choose.hpp"
+#include "support.hpp"
+
+namespace tessera::testing_cuda {
+namespace {
+
+using cases::Input;
+using cuda::sm90::Variant;
+
+struct Shape {
+  const char* name;
+  Variant variant;
+  const char* queries_and_dims;
+};
+
+class Variants : public testing::TestWithParam<Shape> {};
+
+TEST_P(Variants, PassTheGatesWithEveryOptionTheyHave) {
+  SKIP_WITHOUT_GPU();
+  const cuda::runtime::Gpu* const gpu = cuda::runtime::find_gpu(0, nullptr);
+  tessera_device device = gpu_device();
+  device.kernel = "sm90";
+  if (const std::string why = cuda::sm90::production_row().missing(device); !why.empty()) GTEST_SKIP() << why;
+  const struct {
+    const char* dtype_and_options;
+    Input input;
+  } rows[] = {{"f16", Input::normal},
+              {"bf16 causal=top-left layout=bshd", Input::normal},
+              {"f16 causal=bottom-right sinks", Input::dominant},  // rows that see nothing, where k < q
+              {"bf16 causal=bottom-right window=40,0", Input::normal},
+              {"f16 lengths", Input::nonfinite}};
+  for (const auto& row : rows) {
+    cases::Case c =
+        case_of(fmt::format("b1 h{} {} {}", gpu->sms, GetParam().queries_and_dims, row.dtype_and_options));
+    cases::Instance instance(c, row.input, 5);
+    core::Problem problem;
+    ASSERT_TRUE(core::validate(instance.problem(), &problem).ok());
+    EXPECT_EQ(cuda::sm90::choose(problem, gpu->sms).variant, GetParam().variant) << row.dtype_and_options;
+    const cases::Verdict verdict = cases::judge(instance, cases::expect(instance), device);
+    EXPECT_TRUE(verdict.passed) << verdict.why << "\n" << verdict.reproduce;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Variants,
+                         testing::Values(Shape{"split_d64", Variant::split, "q60 k200 d64"},
+                                         Shape{"plain_d64", Variant::plain, "q120 k200 d64"},
+                                         Shape{"wide_d64", Variant::wide, "q190 k150 d64"},
+                                         Shape{"tall_d64", Variant::tall, "q250 k150 d64"},
+                                         Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64"},
+                                         Shape{"split_d128", Variant::split, "q60 k150 d128"},
+                                         Shape{"plain_d128", Variant::plain, "q120 k300 d128"},
+                                         Shape{"plain_d256", Variant::plain, "q100 k100 d256"}),
+                         [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace tessera::testing_cuda
