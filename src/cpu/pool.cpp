@@ -30,8 +30,23 @@ void relax() {
 #endif
 }
 
+// Leaves the given CPU if the calling thread runs there and may run elsewhere. A kernel may wake a helper on
+// the CPU of the thread that asked for help, though another is idle (virtual ones that have halted do not
+// count as idle on Linux); there it would wait for that thread instead of helping it.
+void step_aside(int cpu) {
+  if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getcpu() != cpu) return;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<unsigned>(cpu), &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 struct Job {
   Task* task = nullptr;
+  int cpu = sched_getcpu();  // where the caller is
   std::int64_t items = 0;
   std::atomic<std::int64_t> next{0};
   std::atomic<int> helpers{0};  // inside the job now; changed only under the pool's mutex
@@ -125,6 +140,7 @@ class Pool {
     --job.wanted;
     job.helpers.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
+    step_aside(job.cpu);
     if (job.task->enter()) job.work();
     lock.lock();
     if (job.helpers.fetch_sub(1, std::memory_order_release) == 1) left_.notify_all();
