@@ -25,6 +25,7 @@ def row(kernel, rung, p50, over="", gain=1.0):
     return dict(name="mission512", words="b2 h8 q512", flops=1e9, bytes=4e6, kernel=kernel, rung=rung, verified=True) | times
 if "--target" in words:
     print("20 launches", file=sys.stderr)
+    sys.exit(3 if "sm90" in words and os.environ.get("FAKE_HOPPER") == "no" else 0)
 elif words[0] == "verify":
     wrong = os.environ.get("FAKE_WRONG") == "yes"
     kernel = dict(name="sm80", passed=9, failed=int(wrong), refused=1, worst_error_over_bound=0.61, worst_case="b1", worst_input="large")
@@ -34,6 +35,9 @@ elif words[0] == "bench":
     rows = [row("scalar", 1, 900), row("shared", 2, 250, "scalar", 3.6), row("async", 3, 200, "shared", 1.25),
             row("sm90", 0, 2, "async", 100), row("sm80", 0, 5, "async", 40)]
     rows = rows if "--ladder" in words else rows[-1:]
+    if "sm90" in words:
+        rows = [row(kernel, 0, p50) | dict(words=case) for case in words if case.startswith("b1 ")
+                for kernel, p50 in (("sm90", 2), ("sm80", 5))]
     json.dump(run | dict(results=rows), open(words[words.index("--save") + 1], "w"))
 elif words[0] == "profile":
     if os.environ.get("FAKE_NCU") == "no":
@@ -83,12 +87,21 @@ class GpuCheck(unittest.TestCase):
         return {line.split()[0]: line.split()[1] for line in table}
 
     def test_every_stage_that_can_run_does_and_leaves_its_file(self):
-        done = self.check("tests", "verify", "sanitizer", "bench", "ladder", "profile")
+        done = self.check("tests", "verify", "sanitizer", "bench", "ladder", "sweep", "profile")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(set(self.outcomes(done).values()), {"ok"})
         for file in ("verify.json", "bench.json", "ladder.json", "profile.json"):
             json.loads((self.results / file).read_text())
-        self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 10 cases"), 4)
+        self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 12 cases"), 4)
+        for file, last, along in (("sweep", "32,768", "queries and keys"), ("sweep-heads", "128", "heads, 1,024")):
+            drawn = (self.results / f"{file}.svg").read_text()
+            self.assertIn(f">{last}<", drawn)
+            self.assertIn(f">{along}", drawn)
+
+    def test_a_gpu_with_one_production_kernel_has_no_sweep(self):
+        done = self.check("sweep", FAKE_HOPPER="no")
+        self.assertEqual(self.outcomes(done), {"sweep": "skipped"})
+        self.assertFalse((self.results / "sweep.json").exists())
 
     def test_missing_tools_are_skipped_with_the_reason(self):
         done = self.check("build", "sanitizer", "profile", "numbers", FAKE_NCU="no", FAKE_SANITIZER="unusable")
