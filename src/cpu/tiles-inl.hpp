@@ -89,8 +89,8 @@ HWY_INLINE void transpose_four(const float* from, std::size_t from_stride, float
 #endif
 
 // to[column][row] = from[row][column].
-HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::size_t from_stride, std::size_t rows,
-                            std::size_t columns, float* HWY_RESTRICT to, std::size_t to_stride) {
+inline HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::size_t from_stride, std::size_t rows,
+                                   std::size_t columns, float* HWY_RESTRICT to, std::size_t to_stride) {
   std::size_t r = 0, whole = 0;
 #if HWY_TARGET != HWY_SCALAR
   whole = columns / kLanes * kLanes;
