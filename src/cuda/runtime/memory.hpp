@@ -92,7 +92,7 @@ class BareLaunch {
 
  private:
   Handle library_;
-  const void* kernel_ = nullptr;
+  [[maybe_unused]] const void* kernel_ = nullptr;  // without CUDA nobody asks for it
 };
 
 // What a number measured on a GPU needs beside it. 0 or empty where it cannot be had.

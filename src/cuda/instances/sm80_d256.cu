@@ -2,4 +2,5 @@
 
 namespace tessera::cuda::sm80 {
 template Functions functions<Element::f16, 256, 256>();
+template Functions functions<Element::bf16, 256, 256>();
 }  // namespace tessera::cuda::sm80

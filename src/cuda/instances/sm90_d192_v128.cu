@@ -1,5 +1,6 @@
 #include "cuda/sm90/instance.hpp"
 
 namespace tessera::cuda::sm90 {
+template Functions functions<Element::f16, 192, 128>();
 template Functions functions<Element::bf16, 192, 128>();
 }  // namespace tessera::cuda::sm90

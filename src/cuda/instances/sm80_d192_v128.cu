@@ -2,4 +2,5 @@
 
 namespace tessera::cuda::sm80 {
 template Functions functions<Element::f16, 192, 128>();
+template Functions functions<Element::bf16, 192, 128>();
 }  // namespace tessera::cuda::sm80

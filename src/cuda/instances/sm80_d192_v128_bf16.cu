@@ -1,5 +1,0 @@
-#include "cuda/sm80/instance.hpp"
-
-namespace tessera::cuda::sm80 {
-template Functions functions<Element::bf16, 192, 128>();
-}  // namespace tessera::cuda::sm80

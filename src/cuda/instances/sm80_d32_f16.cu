@@ -1,5 +1,0 @@
-#include "cuda/sm80/instance.hpp"
-
-namespace tessera::cuda::sm80 {
-template Functions functions<Element::f16, 32, 32>();
-}  // namespace tessera::cuda::sm80

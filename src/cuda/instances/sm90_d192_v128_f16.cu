@@ -1,5 +1,0 @@
-#include "cuda/sm90/instance.hpp"
-
-namespace tessera::cuda::sm90 {
-template Functions functions<Element::f16, 192, 128>();
-}  // namespace tessera::cuda::sm90

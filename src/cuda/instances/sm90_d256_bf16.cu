@@ -1,5 +1,0 @@
-#include "cuda/sm90/instance.hpp"
-
-namespace tessera::cuda::sm90 {
-template Functions functions<Element::bf16, 256, 256>();
-}  // namespace tessera::cuda::sm90
