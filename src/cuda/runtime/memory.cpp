@@ -178,7 +178,7 @@ Status BareLaunch::create(int gpu, BareLaunch* out) {
 }
 
 Status BareLaunch::launch(const Stream& stream) const {
-  alignas(64) unsigned char parameters[kBareParameters];
+  alignas(64) unsigned char parameters[kBareParameters] = {};
   void* arguments[] = {parameters};
   cudaLaunchConfig_t config{};
   config.gridDim = config.blockDim = dim3(1);
