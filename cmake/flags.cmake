@@ -1,5 +1,5 @@
 # The one place that holds compile flags. Every target of ours links tessera_flags; nothing sets flags of
-# its own. Changing a flag here changes every command line, so Ninja rebuilds what it touches.
+# its own but the kernels' files (src/cpu, src/cuda: instruction sets, archs, lighter sanitizers). Changing a flag here changes every command line, so Ninja rebuilds what it touches.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -113,4 +113,9 @@ bool later_rows_see_more(const core::Problem& p) {
   return p.has_band && p.right < kFarAway && p.left >= p.keys;
 }
 
+std::string padding_words(const core::Problem& p, int dim, int value_dim) {
+  if (dim == p.dim && value_dim == p.value_dim) return "";
+  return fmt::format(", head dims padded to {} and {}", dim, value_dim);
+}
+
 }  // namespace tessera::cuda

@@ -1,6 +1,8 @@
 // From a validated problem to what a kernel receives.
 #pragma once
 
+#include <string>
+
 #include "core/problem.hpp"
 #include "cuda/params.hpp"
 
@@ -20,5 +22,9 @@ bool plain_scores(const core::Problem& problem);
 
 // With an open left side and a closed right one, later rows see more.
 bool later_rows_see_more(const core::Problem& problem);
+
+// For the plan's reason: ", head dims padded to ..." where a kernel's are not the problem's own, else
+// nothing.
+std::string padding_words(const core::Problem& problem, int dim, int value_dim);
 
 }  // namespace tessera::cuda

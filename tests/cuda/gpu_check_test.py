@@ -25,7 +25,7 @@ def row(kernel, rung, p50, over="", gain=1.0):
     return dict(name="mission512", words="b2 h8 q512", flops=1e9, bytes=4e6, kernel=kernel, rung=rung, verified=True) | times
 if "--target" in words:
     print("20 launches", file=sys.stderr)
-    sys.exit(3 if "sm90" in words and os.environ.get("FAKE_HOPPER") == "no" else 0)
+    sys.exit(int(os.environ.get("FAKE_HOPPER", "0")) if "sm90" in words else 0)
 elif words[0] == "verify":
     wrong = os.environ.get("FAKE_WRONG") == "yes"
     kernel = dict(name="sm80", passed=9, failed=int(wrong), refused=1, worst_error_over_bound=0.61, worst_case="b1", worst_input="large")
@@ -93,15 +93,26 @@ class GpuCheck(unittest.TestCase):
         for file in ("verify.json", "bench.json", "ladder.json", "profile.json"):
             json.loads((self.results / file).read_text())
         self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 12 cases"), 4)
-        for file, last, along in (("sweep", "32,768", "queries and keys"), ("sweep-heads", "128", "heads, 1,024")):
+        for file, last, along in (("sweep", "32,768", "queries"), ("sweep-heads", "128", "heads, 1,024 queries each")):
             drawn = (self.results / f"{file}.svg").read_text()
             self.assertIn(f">{last}<", drawn)
             self.assertIn(f">{along}", drawn)
 
     def test_a_gpu_with_one_production_kernel_has_no_sweep(self):
-        done = self.check("sweep", FAKE_HOPPER="no")
+        done = self.check("sweep", FAKE_HOPPER="3")
         self.assertEqual(self.outcomes(done), {"sweep": "skipped"})
         self.assertFalse((self.results / "sweep.json").exists())
+        self.assertEqual(self.outcomes(self.check("sweep", FAKE_HOPPER="1")), {"sweep": "FAILED"})
+
+    def test_a_chart_of_one_point_is_refused_in_words(self):
+        file = self.path / "one.json"
+        rows = [dict(words="b1 h16/4 q128 d64 bf16", kernel=k, verified=True, p50_us=2) for k in ("sm90", "sm80")]
+        for results, says in ((rows, "a line needs two points"), (rows[:1], "two kernels"), ([], "two kernels")):
+            file.write_text(json.dumps(dict(results=results)))
+            done = subprocess.run([sys.executable, ROOT / "scripts/sweep-plot", file], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(says, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
 
     def test_missing_tools_are_skipped_with_the_reason(self):
         done = self.check("build", "sanitizer", "profile", "numbers", FAKE_NCU="no", FAKE_SANITIZER="unusable")

@@ -68,9 +68,7 @@ core::Launch geometry(const core::Problem& p, const tessera_device& device) {
                   c.rows(), c.tile_keys(),
                   c.key_splits > 1 ? fmt::format(" shared by {} groups of warps", c.key_splits) : "",
                   p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
-                  dims.dim != p.dim || dims.value_dim != p.value_dim
-                      ? fmt::format(", head dims padded to {} and {}", dims.dim, dims.value_dim)
-                      : "");
+                  padding_words(p, dims.dim, dims.value_dim));
   return launch;
 }
 

@@ -127,10 +127,7 @@ core::Launch geometry(const core::Problem& p, const tessera_device& device) {
                         std::min<std::int64_t>(gpu->sms, c.total));
   launch.reason =
       fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant), c.rows,
-                  c.config.keys, work,
-                  c.config.dim != p.dim || c.config.value_dim != p.value_dim
-                      ? fmt::format(", head dims padded to {} and {}", c.config.dim, c.config.value_dim)
-                      : "");
+                  c.config.keys, work, padding_words(p, c.config.dim, c.config.value_dim));
   return launch;
 }
 
