@@ -76,6 +76,21 @@ TEST(Sm90, TakesPrefillOnItsArchAlone) {
             std::string::npos);
 }
 
+TEST(Sm90, TheLaunchIsToldInWords) {
+  SKIP_WITHOUT_SM90();
+  const auto words = [](const char* text, int arch) { return planned(problem(text), arch).launch.reason; };
+  EXPECT_EQ(
+      words("b2 h16 q1024 d80 f16", 90),
+      "plain variant: tiles of 128 rows, 128 keys at a time, shared out to 132 blocks, head dims padded to "
+      "96 and 96");
+  EXPECT_EQ(words("b8 h8 q512 d64 f16", 90),
+            "tall variant: tiles of 256 rows, 64 keys at a time, shared out to 128 blocks");
+  EXPECT_EQ(words("b2 h8 q512 d64 f16", 90),
+            "split variant: tiles of 64 rows, 128 keys at a time, a block each, keys shared by 2 warpgroups");
+  EXPECT_NE(words("b2 h16 q1024 d80 f16", 80).find(", head dims padded to 96 and 96"), std::string::npos);
+  EXPECT_EQ(words("b2 h16 q1024 d96 f16", 80).find("padded"), std::string::npos);
+}
+
 TEST(Sm90, LeavesFewRowsToSm80UnlessAskedByName) {
   SKIP_WITHOUT_SM90();
   const core::Problem decode = problem("b8 h32/8 q1 k4096 d128 bf16");
