@@ -16,6 +16,13 @@ namespace {
 constexpr double kMaxElements = 8589934592.0;  // 2^33
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 32;
 
+struct LayoutName {
+  Layout layout;
+  std::string_view name;
+};
+constexpr LayoutName kLayouts[] = {
+    {Layout::bhsd, "bhsd"}, {Layout::bshd, "bshd"}, {Layout::padded, "padded"}, {Layout::aligned, "aligned"}};
+
 struct MaskShapeName {
   MaskShape shape;
   std::string_view name;
@@ -186,11 +193,12 @@ class Reader {
       return "";
     }
     if (kind == "layout") {
-      if (value != "bhsd" && value != "bshd" && value != "padded") {
-        return fmt::format("'{}' : layout must be bhsd, bshd or padded", w);
+      for (const LayoutName& each : kLayouts) {
+        if (each.name != value) continue;
+        c.layout = each.layout;
+        return "";
       }
-      c.layout = value == "bhsd" ? Layout::bhsd : value == "bshd" ? Layout::bshd : Layout::padded;
-      return "";
+      return fmt::format("'{}' : layout must be bhsd, bshd, padded or aligned", w);
     }
     return fmt::format(
         "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=", w,
@@ -268,7 +276,9 @@ std::string words(const Case& c) {
   if (c.key_lengths) out += " lengths";
   if (c.alibi) out += " alibi";
   if (c.sinks) out += " sinks";
-  if (c.layout != Layout::bhsd) out += c.layout == Layout::bshd ? " layout=bshd" : " layout=padded";
+  for (const LayoutName& each : kLayouts) {
+    if (each.layout == c.layout && c.layout != Layout::bhsd) out += fmt::format(" layout={}", each.name);
+  }
   return out;
 }
 

@@ -20,9 +20,10 @@
 namespace tessera::cases {
 
 enum class Layout {
-  bhsd,    // [batch, heads, rows, dim], contiguous
-  bshd,    // memory ordered [batch, rows, heads, dim]
-  padded,  // bhsd with gaps after every row, head and batch entry
+  bhsd,     // [batch, heads, rows, dim], contiguous
+  bshd,     // memory ordered [batch, rows, heads, dim]
+  padded,   // bhsd with gaps after every row, head and batch entry
+  aligned,  // bhsd with a gap after every row, behind which the next starts at a multiple of 16 elements
 };
 
 // Which dimensions of a mask tensor are real; the others are 1 and broadcast.

@@ -152,6 +152,8 @@ constexpr Entry kEntries[] = {
     {"edge", "d3_padded", "b2 h2 q33 k37 d3 v5 f32 layout=padded"},
     {"edge", "d8", "b1 h2 q65 k70 d8 bf16"},
     {"edge", "d40", "b1 h2 q65 k70 d40 f16"},
+    {"edge", "d60_v44_aligned", "b2 h2 q65 k70 d60 v44 f16 layout=aligned"},
+    {"edge", "d120_v100_aligned", "b1 h2 q70 k65 d120 v100 bf16 causal=bottom-right layout=aligned"},
     {"edge", "d80", "b1 h2 q65 k70 d80 f32"},
     {"edge", "d96", "b1 h2 q65 k70 d96 bf16"},
     {"edge", "d192_v128", "b1 h2 q65 k70 d192 v128 f16 causal=bottom-right"},

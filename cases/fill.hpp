@@ -35,6 +35,11 @@ inline tessera_tensor make_tensor(tessera_dtype dtype, std::initializer_list<std
 // [batch, heads, rows, dim] or, for lse, [batch, heads, rows].
 inline void apply_layout(tessera_tensor* t, Layout layout) {
   if (layout == Layout::padded) set_strides(t, t->rank == 3 ? 2 : 1, 3);
+  if (layout == Layout::aligned && t->rank == 4) {
+    t->strides[2] = (t->shape[3] / 16 + 1) * 16;
+    t->strides[1] = t->strides[2] * t->shape[2];
+    t->strides[0] = t->strides[1] * t->shape[1];
+  }
   if (layout == Layout::bshd) {
     const std::int64_t row = t->rank == 4 ? t->shape[3] : 1;
     t->strides[1] = row;

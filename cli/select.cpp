@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cases/fill.hpp"
 #include "cli/common.hpp"
 #include "core/plan.hpp"
 
@@ -143,6 +144,9 @@ tessera_tensor ShapeOnly::rows(std::int64_t heads, std::int64_t count, std::int6
     t.strides[2] = dim + 8;
     t.strides[1] = (count + 1) * t.strides[2];
     t.strides[0] = heads * t.strides[1];
+  } else if (case_.layout == cases::Layout::aligned) {
+    next_address_ += static_cast<std::uintptr_t>(case_.batch * heads * count * 64);
+    cases::apply_layout(&t, case_.layout);
   }
   return t;
 }

@@ -26,7 +26,8 @@ Case any_case(FuzzedDataProvider& fuzz) {
   c.dim = size(1, 40);
   c.value_dim = size(1, 40);
   c.dtype = static_cast<tessera_dtype>(size(TESSERA_F32, TESSERA_BF16));
-  c.layout = fuzz.PickValueInArray({cases::Layout::bhsd, cases::Layout::bshd, cases::Layout::padded});
+  c.layout = fuzz.PickValueInArray(
+      {cases::Layout::bhsd, cases::Layout::bshd, cases::Layout::padded, cases::Layout::aligned});
   c.align = static_cast<tessera_align>(size(TESSERA_ALIGN_NONE, TESSERA_ALIGN_BOTTOM_RIGHT));
   if (c.align != TESSERA_ALIGN_NONE) {
     c.left = size(-1, 20);

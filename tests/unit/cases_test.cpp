@@ -53,7 +53,7 @@ TEST(Words, RoundTripOverRandomCases) {
     c.dim = 1 + pick(TESSERA_MAX_HEAD_DIM);
     c.value_dim = 1 + pick(TESSERA_MAX_HEAD_DIM);
     c.dtype = static_cast<tessera_dtype>(TESSERA_F32 + pick(3));
-    c.layout = static_cast<Layout>(pick(3));
+    c.layout = static_cast<Layout>(pick(4));
     c.align = static_cast<tessera_align>(pick(3));
     if (c.align != TESSERA_ALIGN_NONE) {
       c.left = pick(20) - 1;
@@ -117,7 +117,7 @@ TEST(Words, MistakesGetASentence) {
       {"scale=nan", "'scale=nan' : scale must be a finite number"},
       {"scale=x", "'scale=x' : scale must be a finite number"},
       {"softcap=-1", "'softcap=-1' : softcap must be 0 or more"},
-      {"layout=hbsd", "'layout=hbsd' : layout must be bhsd, bshd or padded"},
+      {"layout=hbsd", "'layout=hbsd' : layout must be bhsd, bshd, padded or aligned"},
       {"colour=red", "'colour=red' : no option colour="},
       {"q3 k4 alibi", "alibi : needs causal= or align="},
       {"b100000 h100 q100000 d1024", "a tensor of this case would hold"},
@@ -190,7 +190,7 @@ std::vector<double> elements(const tessera_tensor& t) {
 
 TEST(Instances, LayoutsHoldTheSameValues) {
   Instance plain(case_of("b2 h3 q5 k9 d7 f16"), Input::normal, 9);
-  for (const char* layout : {"layout=bshd", "layout=padded"}) {
+  for (const char* layout : {"layout=bshd", "layout=padded", "layout=aligned"}) {
     Instance other(case_of("b2 h3 q5 k9 d7 f16 " + std::string(layout)), Input::normal, 9);
     EXPECT_EQ(elements(plain.problem().query), elements(other.problem().query));
     EXPECT_EQ(elements(plain.problem().key), elements(other.problem().key));

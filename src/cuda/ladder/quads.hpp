@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cuda/ladder/block.hpp"
+#include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/tile/element.hpp"
 
@@ -164,9 +165,8 @@ __device__ inline void store_piece(T* out, int piece, int value_dim, const float
 template <class T>
 __device__ inline void store_piece(T* out, int piece, int value_dim, const float (&x)[8]) {
   if (8 * piece >= value_dim) return;
-  *reinterpret_cast<uint4*>(out + 8 * piece) =
-      make_uint4(tile::pack<T>(x[0], x[1]), tile::pack<T>(x[2], x[3]), tile::pack<T>(x[4], x[5]),
-                 tile::pack<T>(x[6], x[7]));
+  ptx::store_words(out + 8 * piece, tile::pack<T>(x[0], x[1]), tile::pack<T>(x[2], x[3]),
+                   tile::pack<T>(x[4], x[5]), tile::pack<T>(x[6], x[7]));
 }
 
 template <class T, class Layout>

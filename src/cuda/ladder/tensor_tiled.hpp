@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cuda/ladder/strips.hpp"
+#include "cuda/ptx/global_store.hpp"
 
 namespace tessera::cuda::ladder {
 
@@ -86,12 +87,10 @@ __device__ inline void write_rows(const StripBlock<T, kDim>& block, StripOutput<
     if (!block.exists(out_row) || first >= block.p.value_dim) continue;
     T* const out = block.output(out_row) + first;
     if constexpr (kDims == 8) {
-      *reinterpret_cast<uint4*>(out) =
-          make_uint4(tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]),
-                     tile::pack<T>(acc[r][4], acc[r][5]), tile::pack<T>(acc[r][6], acc[r][7]));
+      ptx::store_words(out, tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]),
+                       tile::pack<T>(acc[r][4], acc[r][5]), tile::pack<T>(acc[r][6], acc[r][7]));
     } else {
-      *reinterpret_cast<uint2*>(out) =
-          make_uint2(tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]));
+      ptx::store_words(out, tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]));
     }
   }
   const int row = first_row + strip_row();

@@ -58,25 +58,5 @@ __device__ inline void named_sync(int id, int threads) {
 __device__ inline void named_arrive(int id, int threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// Meets, and tells everyone whether it is true for anyone.
-__device__ inline bool named_any(int id, int threads, bool mine) {
-  int any;
-  asm volatile(
-      "{\n"
-      ".reg .pred mine, any;\n"
-      "setp.ne.s32 mine, %3, 0;\n"
-      "barrier.cta.red.or.pred any, %1, %2, mine;\n"
-      "selp.s32 %0, 1, 0, any;\n"
-      "}"
-      : "=r"(any)
-      : "r"(id), "r"(threads), "r"(static_cast<int>(mine))
-      : "memory");
-  return any != 0;
-}
-
-// Ordinary stores to shared memory, made visible to the copy engine and the tensor cores.
-__device__ inline void shared_to_async_fence() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 }  // namespace tessera::cuda::ptx

@@ -27,18 +27,5 @@ __device__ inline void copy_box_in(unsigned to, const TensorMap* map, unsigned b
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-__device__ inline void copy_box_out(const TensorMap* map, unsigned from, int column, int row, int head,
-                                    int batch) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-      "r"(from), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
-}
-
-__device__ inline void commit_boxes_out() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until the shared memory may be written again.
-__device__ inline void wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Until the boxes are in global memory.
-__device__ inline void wait_boxes_written() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 }  // namespace tessera::cuda::ptx

@@ -79,11 +79,11 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 //   time ~ ceil(pieces / SMs) * rows a piece / rate
 //
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
-constexpr double kWideRate = 1.2;
-constexpr double kTallRate = 1.14;
-constexpr double kSplitRate = 0.65;
-constexpr double kSm80Rate[2] = {0.75, 0.55};       // head dims to 64, and beyond
-constexpr double kSm80SmallRate[2] = {0.55, 0.45};  // its own variant for few rows
+constexpr double kTallRate = 1.2;
+// For head dims to 64, and beyond:
+constexpr double kSplitRate[2] = {0.78, 0.66};
+constexpr double kSm80Rate[2] = {0.7, 0.53};
+constexpr double kSm80SmallRate[2] = {0.52, 0.43};  // its own variant for few rows
 // Below this a tile would be mostly padding, while sm80 fills its own with the heads that share K and V.
 constexpr std::int64_t kFewestQueries = 64;
 
@@ -107,7 +107,6 @@ std::string rather_not(const core::Problem& p, const tessera_device& device) {
 
 std::string_view name_of(Variant variant) {
   return variant == Variant::plain   ? "plain"
-         : variant == Variant::wide  ? "wide"
          : variant == Variant::tall  ? "tall"
          : variant == Variant::split ? "split"
                                      : "general";
@@ -149,9 +148,8 @@ HeadDims padded_dims(const core::Problem& p) {
 
 double estimate(const Choice& c, int sms) {
   const int tiles = c.paired && c.row_tiles > 1 ? 2 : 1;  // of a unit
-  const double rate = c.variant == Variant::wide    ? kWideRate
-                      : c.variant == Variant::tall  ? kTallRate
-                      : c.variant == Variant::split ? kSplitRate
+  const double rate = c.variant == Variant::tall    ? kTallRate
+                      : c.variant == Variant::split ? kSplitRate[c.config.dim > 64 ? 1 : 0]
                                                     : 1.0;
   return rounds(c.total, sms, static_cast<std::int64_t>(tiles) * c.rows) / rate;
 }
@@ -172,10 +170,8 @@ Choice choose(const core::Problem& p, int sms) {
       best = other;
   };
   const int dim = best.config.dim;
-  if (has_wide(dim)) consider(Variant::wide);
   if (has_tall(dim)) consider(Variant::tall);
-  // It writes 16 bytes of a row at a time, where the others have the copy engine cut off what is too much.
-  if (has_split(dim) && p.value_dim % 8 == 0) consider(Variant::split);
+  if (has_split(dim)) consider(Variant::split);
   return best;
 }
 
@@ -190,7 +186,7 @@ core::Kernel production_row() {
   row.rather_not = rather_not;
   row.geometry = geometry;
   row.launch = launch;
-  row.budget = {255, kMostSharedBytes, 112};  // docs/sm90.md, "Registers"
+  row.budget = {255, kMostSharedBytes, 0};
   row.symbol = "sm90::attend";
   row.only_arch = "sm_90a";
   return row;

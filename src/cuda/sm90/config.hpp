@@ -10,7 +10,6 @@ struct Config {
   int consumers;       // warpgroups, 64 query rows each
   int keys;            // of a K/V tile
   int stages;          // K and V tiles in flight
-  bool own_output;     // O leaves through shared memory of its own, so that the next Q may come early
   bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
 
@@ -19,16 +18,13 @@ struct Config {
   TESSERA_CONSTEXPR int split_threads() const { return 128 * consumers; }  // no producer
   TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
   TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
-  // Of one warpgroup's query rows, of its output rows, of a tile of K, of V.
+  // Of one warpgroup's query rows, of a tile of K, of V.
   TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128; }
-  TESSERA_CONSTEXPR int output_bytes() const { return value_blocks() * 64 * 128; }
   TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
   TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
   // The register file holds 64 K registers; a block is alone on its SM.
-  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 24 : consumers == 3 ? 32 : 40; }
-  TESSERA_CONSTEXPR int consumer_registers() const {
-    return consumers == 4 ? 112 : consumers == 3 ? 160 : 232;
-  }
+  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 24 : 40; }
+  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : 232; }
 };
 
 }  // namespace tessera::cuda::sm90

@@ -24,17 +24,20 @@ template <Config C, class T, bool kGeneral>
 struct Consumer {
   const Sm90Params& p;
   Shared<C>& shared;
-  int warpgroup, thread;  // thread of the warpgroup
+  int warpgroup;
   Tiles tiles;
-  unsigned key_count;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
+  unsigned key_count = 0;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
 
   using Ring = RingPlace<C.stages>;
 
+  __device__ PerWarp& kept() const { return shared.warp[ptx::thread_x() / 32]; }
   __device__ int first_row(const Place& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
-    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query[warpgroup]),
+    // At head dim 256 there are no registers for what would otherwise be worked out once for all key tiles.
+    const int rows = C.value_dim > 192 ? ptx::thread_x() / 128 : warpgroup;
+    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query[rows]),
                              ptx::shared_address(shared.key[Ring::slot(key_count)]));
   }
   __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
@@ -53,7 +56,7 @@ struct Consumer {
   }
   // Each warp for itself: that one is done with its rows' product says nothing of the others.
   __device__ void release(unsigned long long& barrier) const {
-    if (thread % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
+    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
   }
 
   __device__ void wait_turn() const {
@@ -65,7 +68,7 @@ struct Consumer {
   }
 
   __device__ void mask(Scores<C>& s, int tile) const {
-    const Place at = tiles.place();
+    const Place at = kept().at;
     mask_scores<C, T, kGeneral>(s, p.problem, at, first_row(at), tile);
   }
 
@@ -107,21 +110,23 @@ struct Consumer {
     if constexpr (kMask) mask(s, tile);
     c.grew = continue_softmax<C, T>(next, s, rows, factor(), c.shrink);
   }
-  __device__ void step(int tile, int2 unmasked, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
+  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
                        Output<C>& o) {
-    if (needs_mask(tile, unmasked)) {
+    if (needs_mask(tile)) {
       step<true>(tile, c, w, next, rows, o);
     } else {
       step<false>(tile, c, w, next, rows, o);
     }
   }
 
-  __device__ bool needs_mask(int tile, int2 unmasked) const {
-    return kGeneral || tile < unmasked.x || tile >= unmasked.y;
+  __device__ bool needs_mask(int tile) const {
+    if constexpr (kGeneral) return true;
+    const int2 unmasked = kept().unmasked;
+    return tile < unmasked.x || tile >= unmasked.y;
   }
 
   // The last key tile, which has nothing before it.
-  __device__ void first_step(int tile, int2 unmasked, Weights<C>& w, Rows& rows) {
+  __device__ void first_step(int tile, Weights<C>& w, Rows& rows) {
     Scores<C> s;
     wait_key();
     start_scores(s);
@@ -129,22 +134,22 @@ struct Consumer {
     ptx::pin(s);
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
-    if (needs_mask(tile, unmasked)) mask(s, tile);
+    if (needs_mask(tile)) mask(s, tile);
     start_softmax<C, T>(w, s, rows, factor());
   }
 
-  __device__ void attend_overlapped(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
+  __device__ void attend_overlapped(const KeyTiles& range, Rows& rows, Output<C>& o) {
     Carried c = {{1.0f, 1.0f}, false, false, false};
     Weights<C> even, odd;  // in turn, so that none has to be copied
     int tile = range.first + range.count - 1;
-    first_step(tile, unmasked, even, rows);
+    first_step(tile, even, rows);
     for (--tile; tile > range.first; tile -= 2) {
-      step(tile, unmasked, c, even, odd, rows, o);
-      step(tile - 1, unmasked, c, odd, even, rows, o);
+      step(tile, c, even, odd, rows, o);
+      step(tile - 1, c, odd, even, rows, o);
     }
     const bool one_more = tile == range.first;
-    if (one_more) step(tile, unmasked, c, even, odd, rows, o);
-    if (C.own_output) release(shared.query_empty[warpgroup]);
+    if (one_more) step(tile, c, even, odd, rows, o);
+    release(shared.query_empty[warpgroup]);
     wait_value(key_count - 1);
     settle(c, key_count - 2, o);
     if (one_more) {
@@ -176,18 +181,18 @@ struct Consumer {
     if (continue_softmax<C, T>(w, s, rows, factor(), shrink)) rescale<C>(o, shrink);
   }
 
-  __device__ void attend_in_turn(const KeyTiles& range, int2 unmasked, Rows& rows, Output<C>& o) {
+  __device__ void attend_in_turn(const KeyTiles& range, Rows& rows, Output<C>& o) {
     Weights<C> w;
     int tile = range.first + range.count - 1;
-    first_step(tile, unmasked, w, rows);
+    first_step(tile, w, rows);
     for (--tile; tile >= range.first; --tile) {
-      if (needs_mask(tile, unmasked)) {
+      if (needs_mask(tile)) {
         step_in_turn<true>(tile, w, rows, o);
       } else {
         step_in_turn<false>(tile, w, rows, o);
       }
     }
-    if (C.own_output) release(shared.query_empty[warpgroup]);
+    release(shared.query_empty[warpgroup]);
     wait_value(key_count - 1);
     start_output(o, w, key_count - 1);
     ptx::wgmma_wait<0>();
@@ -196,42 +201,50 @@ struct Consumer {
 
   __device__ void run() {
     if (C.ping_pong && warpgroup == C.consumers - 1) pass_turn();
+    if (ptx::thread_x() % 32 == 0) kept().suspect = 0;
     unsigned query_parity = 0;
     for (; !tiles.done(); tiles.advance()) {
-      Rows rows = {{tile::kLowest, tile::kLowest}, {0.0f, 0.0f}};
+      Rows rows;
       Output<C> o;
 #pragma unroll
       for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+      const KeyTiles range = enter(tiles.place());
       ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), query_parity);
       query_parity ^= 1;
-      {
-        const Place at = tiles.place();
-        const tile::Band band = tile::band_of(p.problem, at.batch);
-        const int last = p.problem.queries - 1, row = first_row(at);
-        const KeyTiles range = key_tiles<C>(band, p.problem, at);
-        if (range.count > 0) {
-          const int2 unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
-          if constexpr (C.overlap) {
-            attend_overlapped(range, unmasked, rows, o);
-          } else {
-            attend_in_turn(range, unmasked, rows, o);
-          }
-        } else if (C.own_output) {
-          release(shared.query_empty[warpgroup]);
-        }
+      if constexpr (C.overlap) {
+        attend_overlapped(range, rows, o);
+      } else {
+        attend_in_turn(range, rows, o);
       }
       ptx::await_kernels_before();
-      const Place at = tiles.place();
-      char* const staged = C.own_output ? shared.output[warpgroup] : shared.query[warpgroup];
-      // The thread's number is read anew: what is made of it would take registers all through the loop.
-      write_output<C, T>(p, at, first_row(at), ptx::thread_x() % 128, kOutputOf + warpgroup, staged, rows, o);
-      if (!C.own_output) {
-        ptx::named_sync(kOutputOf + warpgroup, 128);  // thread 0 has seen the boxes read
-        release(shared.query_empty[warpgroup]);
-      }
+      const Place at = kept().at;
+      if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0)
+        kept().suspect = 1;
+      __syncwarp();  // all have read what the next row tile overwrites
     }
     if (C.ping_pong && warpgroup == 0) wait_turn();  // take the last turn, so that no arrival is left over
-    if (thread == 0) ptx::wait_boxes_read();         // the block's memory must outlive them
+    if (kept().suspect != 0) recompute();
+  }
+
+  // The key tiles of a row tile, worked out while its Q is on the way.
+  __device__ KeyTiles enter(const Place& at) const {
+    const tile::Band band = tile::band_of(p.problem, at.batch);
+    const int last = p.problem.queries - 1, row = first_row(at);
+    if (ptx::thread_x() % 32 == 0) {
+      kept().at = at;
+      kept().unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
+    }
+    __syncwarp();
+    return key_tiles<C>(band, p.problem, at);
+  }
+
+  // The warp's rows of all the row tiles, where something is wrong with what it wrote.
+  __device__ void recompute() const {
+    for (Tiles again(p.schedule); !again.done(); again.advance()) {
+      const Place at = again.place();
+      const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
+      recompute_suspects<T>(p.problem, at, first, first + 16);
+    }
   }
 };
 

@@ -9,14 +9,12 @@ enum class Element { f16, bf16 };
 
 struct Functions {
   const void* plain;
-  const void* wide;     // null if there is none
   const void* tall;     // null if there is none
   const void* split;    // null if there is none
   const void* general;  // null if there is none
 
   const void* of(Variant variant) const {
     return variant == Variant::plain   ? plain
-           : variant == Variant::wide  ? wide
            : variant == Variant::tall  ? tall
            : variant == Variant::split ? split
                                        : general;

@@ -1,78 +1,132 @@
-// The end of a row tile: rows are divided by their sums, lse is written, and O leaves through shared memory
-// by the copy engine, which leaves out what lies past the last row or column.
+// The end of a row: what is left to do when its sum is known, and O from registers to global memory. Every
+// thread holds two rows, eight apart, and of every eight columns two; the four threads that share a row trade
+// their words, so that each has 16 bytes of it to write.
 #pragma once
 
-#include "cuda/ptx/async_copy.hpp"
-#include "cuda/ptx/barrier.hpp"
+#include "cuda/ptx/global_store.hpp"
+#include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/params.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/tile/careful.hpp"
 
 namespace tessera::cuda::sm90 {
 
-// In: the sums of single threads. A bit per row of the warp that came out NaN although its sum did not: see
-// tile/careful.hpp.
+// Word m of thread i of a quad becomes word i of thread m.
+__device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool odd = (lane & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int low = step == 1 ? 2 * i : i, high = low + step;
+      const unsigned got = __shfl_xor_sync(0xffffffffu, odd ? words[low] : words[high], step);
+      if (odd) {
+        words[low] = got;
+      } else {
+        words[high] = got;
+      }
+    }
+  }
+}
+
+// The thread's two rows in global memory, and how they end.
+template <class T>
+struct RowEnds {
+  T* out;  // the first row; the second is 8 rows on
+  long long stride;
+  int columns;
+  bool there[2];
+  float inverse[2];
+  bool sound[2];                 // it is there, and its sum is not NaN
+  unsigned check[2] = {0u, 0u};  // not 0 when something that is not finite was written
+
+  __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head)
+      : out(tile::output_row(p, view, {row, head})),
+        stride(p.output_strides.row),
+        columns(p.value_dim),
+        there{row < p.queries, row + 8 < p.queries} {}
+
+  // What the sum of row r says; the whole sum, in all four threads.
+  __device__ void end(const Params& p, const tile::BlockView<T>& view, int row, int head, int r,
+                      tile::SoftmaxState state, bool writes_lse) {
+    float keep = 1.0f;
+    if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[head * p.sinks_stride]);
+    inverse[r] = tile::inverse_sum(state) * keep;
+    if (writes_lse && there[r]) tile::write_lse(p, view, {row + 8 * r, head}, tile::log_sum_exp(state));
+    sound[r] = there[r] && state.sum == state.sum;
+  }
+
+  // 32 columns from first_column on: x[m] has columns 8 m + ... of the first row, then of the second.
+  __device__ void write(const float4 (&x)[4], int first_column, int lane) {
+    unsigned words[2][4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      const float y[2][2] = {{x[m].x * inverse[0], x[m].y * inverse[0]},
+                             {x[m].z * inverse[1], x[m].w * inverse[1]}};
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        words[r][m] = tile::pack<T>(y[r][0], y[r][1]);
+        check[r] = tile::note_not_finite<T>(check[r], words[r][m]);
+      }
+    }
+    const int column = first_column + 8 * (lane % 4);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      transpose_quad(words[r], lane);
+      T* const to = out + 8 * r * stride + column;
+      if (!there[r]) continue;
+      if (column + 8 <= columns) {
+        ptx::store_words(to, words[r][0], words[r][1], words[r][2], words[r][3]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (column + i < columns)
+            reinterpret_cast<unsigned short*>(to)[i] =
+                static_cast<unsigned short>(words[r][i / 2] >> 16 * (i % 2));
+      }
+    }
+  }
+
+  // Something came out that is not finite although the sum is sound: see tile/careful.hpp.
+  __device__ bool suspect() const { return (sound[0] && check[0] != 0) || (sound[1] && check[1] != 0); }
+};
+
+// rows: the sums of single threads. True if one of the warp's rows is suspect.
 template <Config C, class T>
-__device__ inline unsigned stage_output(const Params& p, const Place& at, int first_row, int thread,
-                                        char* staged, Rows& rows, Output<C>& o) {
-  const int lane = thread % 32, warp_row = thread / 32 * 16;
+__device__ inline bool write_output(const Params& p, const Place& at, int first_row, Rows& rows,
+                                    const Output<C>& o) {
+  // The thread's number is read anew: what is made of it would take registers all through the loop.
+  const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  unsigned suspects = 0;
+  RowEnds<T> ends(p, view, row, at.head);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
     rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
-    const int row = warp_row + lane / 4 + 8 * r;
-    const bool there = first_row + row < p.queries;
-    tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
-    float keep = 1.0f;
-    if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[at.head * p.sinks_stride]);
-    const float inverse = tile::inverse_sum(state) * keep;
-    if (there && lane % 4 == 0)
-      tile::write_lse(p, view, {first_row + row, at.head}, tile::log_sum_exp(state));
-    float check = 0.0f;
-#pragma unroll
-    for (int n = 0; n < C.value_dim / 8; ++n) {
-      const float x = o[4 * n + 2 * r] * inverse, y = o[4 * n + 2 * r + 1] * inverse;
-      check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));  // NaN where x or y is not finite
-      const int offset = n / 8 * 64 * 128 + row * 128 + ((n ^ row) % 8) * 16 + lane % 4 * 4;
-      *reinterpret_cast<unsigned*>(staged + offset) = tile::pack<T>(x, y);
-    }
-    const bool suspect = there && check != check && state.sum == state.sum;
-    const unsigned ballot = __ballot_sync(0xffffffffu, suspect);
-#pragma unroll
-    for (int g = 0; g < 8; ++g) {
-      if ((ballot >> (4 * g) & 15u) != 0) suspects |= 1u << (8 * r + g);
-    }
+    ends.end(p, view, row, at.head, r, {rows.reference[r], rows.sum[r]}, lane % 4 == 0);
   }
-  return suspects;
+#pragma unroll
+  for (int n = 0; n < C.value_dim / 8; n += 4) {
+    float4 x[4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+      x[m] = make_float4(o[4 * (n + m)], o[4 * (n + m) + 1], o[4 * (n + m) + 2], o[4 * (n + m) + 3]);
+    ends.write(x, 8 * n, lane);
+  }
+  return __any_sync(0xffffffffu, ends.suspect());
 }
 
-template <Config C, class T>
-__device__ inline void write_output(const Sm90Params& p, const Place& at, int first_row, int thread,
-                                    int barrier, char* staged, Rows& rows, Output<C>& o) {
-  if constexpr (C.own_output) {  // the last tile's boxes may still be on their way out
-    if (thread == 0) ptx::wait_boxes_read();
-    ptx::named_sync(barrier, 128);
-  }
-  unsigned suspects = stage_output<C, T>(p.problem, at, first_row, thread, staged, rows, o);
-  ptx::shared_to_async_fence();
-  const bool careful = ptx::named_any(barrier, 128, suspects != 0);
-  if (thread == 0) {
-    if (first_row < p.problem.queries) {
-      for (int b = 0; b < C.value_blocks(); ++b)
-        ptx::copy_box_out(&p.output, ptx::shared_address(staged + b * 64 * 128), 64 * b, first_row, at.head,
-                          at.batch);
-    }
-    ptx::commit_boxes_out();
-    if (!C.own_output) ptx::wait_boxes_read();
-  }
-  if (!careful) return;
-  if (thread == 0) ptx::wait_boxes_written();
-  ptx::named_sync(barrier, 128);
-  for (; suspects != 0; suspects &= suspects - 1) {
-    tile::careful_row<T>(p.problem, at.batch, at.head,
-                         first_row + thread / 32 * 16 + __ffs(static_cast<int>(suspects)) - 1);
+// Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
+// visible NaN was met stay what they are.
+template <class T>
+__device__ inline void recompute_suspects(const Params& p, const Place& at, int first, int end) {
+  const int lane = ptx::thread_x() % 32;
+  const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
+  for (int row = first; row < min(end, p.queries); ++row) {
+    const T* const out = tile::output_row(p, view, {row, at.head});
+    bool suspect = false;
+    for (int d = lane; d < p.value_dim; d += 32) suspect |= __hisnan(out[d]);
+    if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
   }
 }
 

@@ -17,7 +17,6 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     ptx::prefetch_tensor_map(&p.query);
     ptx::prefetch_tensor_map(&p.key);
     ptx::prefetch_tensor_map(&p.value);
-    ptx::prefetch_tensor_map(&p.output);
     start_barriers(shared);
   }
   ptx::let_next_kernel_start();
@@ -33,8 +32,7 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     }
   } else {
     ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, T, kGeneral> consumer{
-        p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128, Tiles(p.schedule), 0};
+    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup, Tiles(p.schedule)};
     consumer.run();
   }
 }

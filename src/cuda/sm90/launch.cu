@@ -34,13 +34,13 @@ const void* function_for(bool bf16, const Choice& choice) {
 }
 
 struct Maps {
-  TensorMap query, key, value, output;
+  TensorMap query, key, value;
 };
 
 std::uint64_t hash_of(const BoxedTensors& t) {
   std::uint64_t hash = 0;
   const auto mix = [&](std::uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15; };
-  for (const runtime::BoxedTensor* each : {&t.query, &t.key, &t.value, &t.output}) {
+  for (const runtime::BoxedTensor* each : {&t.query, &t.key, &t.value}) {
     mix(reinterpret_cast<std::uintptr_t>(each->data));
     mix(each->extents[1] << 8 ^ each->box_rows);
   }
@@ -50,8 +50,7 @@ std::uint64_t hash_of(const BoxedTensors& t) {
 core::Status encode(const BoxedTensors& t, Maps* maps) {
   if (core::Status s = runtime::encode(t.query, &maps->query); !s.ok()) return s;
   if (core::Status s = runtime::encode(t.key, &maps->key); !s.ok()) return s;
-  if (core::Status s = runtime::encode(t.value, &maps->value); !s.ok()) return s;
-  return runtime::encode(t.output, &maps->output);
+  return runtime::encode(t.value, &maps->value);
 }
 
 // A map says where a tensor is and what shape it has, nothing of what is in it: the same tensors, the same
@@ -73,7 +72,6 @@ core::Status launch(const core::Problem& p, const Choice& choice, int sms, const
   Sm90Params params{maps->query,
                     maps->key,
                     maps->value,
-                    maps->output,
                     translate(p, 1),
                     make_schedule(choice, static_cast<int>(p.heads)),
                     tile::make_divider(static_cast<int>(p.group()))};

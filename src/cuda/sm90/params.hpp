@@ -8,7 +8,7 @@
 namespace tessera::cuda::sm90 {
 
 struct Sm90Params {
-  TensorMap query, key, value, output;
+  TensorMap query, key, value;
   Params problem;
   Schedule schedule;
   tile::Divider group;  // query heads that share K and V

@@ -11,7 +11,7 @@ template <Config C>
 struct Producer {
   const Sm90Params& p;
   Shared<C>& shared;
-  unsigned key_count = 0, value_count = 0;  // asked for so far
+  unsigned query_count = 0, key_count = 0, value_count = 0;  // asked for so far
 
   using Ring = RingPlace<C.stages>;
 
@@ -21,15 +21,16 @@ struct Producer {
     for (int b = 0; b < blocks; ++b)
       ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
   }
-  __device__ void load_query(const Place& at, unsigned round) {
+  __device__ void load_query(const Place& at) {
 #pragma unroll
     for (int w = 0; w < C.consumers; ++w) {
       const unsigned full = ptx::shared_address(&shared.query_full[w]);
-      ptx::barrier_wait(ptx::shared_address(&shared.query_empty[w]), round ^ 1);
+      ptx::barrier_wait(ptx::shared_address(&shared.query_empty[w]), (query_count & 1) ^ 1);
       ptx::barrier_expect(full, C.query_bytes());
       copy_tile(shared.query[w], C.blocks(), 64, &p.query, full, at.row_tile * C.rows() + 64 * w, at.head,
                 at.batch);
     }
+    ++query_count;
   }
   __device__ void load_key(int tile, int head, int batch) {
     const unsigned slot = Ring::slot(key_count);
@@ -49,21 +50,18 @@ struct Producer {
   }
 
   __device__ void run() {
-    unsigned query_round = 0;
     for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
       const Place at = tiles.place();
       const KeyTiles range = key_tiles<C>(tile::band_of(p.problem, at.batch), p.problem, at);
       const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
       ptx::await_kernels_before();
-      // Behind the first K, which needs no Q to make room for it.
-      if (range.count > 0) load_key(last, kv_head, at.batch);
-      load_query(at, query_round);
-      query_round ^= 1;
+      load_key(last, kv_head, at.batch);  // before Q, for which there may be no room yet
+      load_query(at);
       for (int t = last; t > range.first; --t) {
         load_key(t - 1, kv_head, at.batch);
         load_value(t, kv_head, at.batch);
       }
-      if (range.count > 0) load_value(range.first, kv_head, at.batch);
+      load_value(range.first, kv_head, at.batch);
     }
   }
 };

@@ -7,8 +7,7 @@ namespace tessera::cuda::sm90 {
 
 enum class Variant {
   plain,    // 128 rows a block; band, key lengths and sinks only
-  wide,     // the same with 192 rows, for problems with rows enough to fill the GPU with those
-  tall,     // the same with 256 rows, half as many keys at a time
+  tall,     // the same with 256 rows, half as many keys at a time, for problems with rows enough
   split,    // 64 rows a block, keys shared by its warpgroups: for problems with few rows (split.hpp)
   general,  // every option, 128 rows a block
 };
@@ -18,7 +17,6 @@ struct HeadDims {
   int dim, value_dim;
 };
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
-TESSERA_CONSTEXPR bool has_wide(int dim) { return dim == 64; }
 TESSERA_CONSTEXPR bool has_tall(int dim) { return dim == 64; }
 TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
 // Beside more columns of output the options have no registers for two sets of weights, and with one the
@@ -29,17 +27,11 @@ TESSERA_CONSTEXPR bool has_general(int value_dim) { return value_dim <= 128; }
 // thread has registers for half its row of S and of O, and for the weights: two sets of them with `overlap`,
 // which pays where a warpgroup's products are not much longer than its softmax (docs/sm90.md).
 TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
-  Config c{dim, value_dim, 2, 128, 2, true, true, true};
+  Config c{dim, value_dim, 2, 128, 2, true, true};
   if (dim == 64) {
     c.overlap = false;
-    if (variant == Variant::wide) c.consumers = 3;
-    if (variant == Variant::tall) {
-      c.consumers = 4;
-      c.keys = 64;
-      c.stages = 4;
-    }
+    if (variant == Variant::tall) c = {dim, value_dim, 4, 64, 8, false, false};
   } else if (dim > 128) {
-    c.own_output = false;
     c.overlap = value_dim <= 128;
     c.keys = dim == 256 ? 80 : value_dim == 192 ? 96 : 128;
   }
@@ -54,8 +46,7 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
 // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
 // for those who compile for the host alone.
 TESSERA_CONSTEXPR int shared_bytes(const Config& c) {
-  const int output = c.own_output ? c.consumers * c.output_bytes() : 1024;
-  return c.consumers * c.query_bytes() + c.stages * (c.key_bytes() + c.value_bytes()) + output + 1024;
+  return c.consumers * c.query_bytes() + c.stages * (c.key_bytes() + c.value_bytes()) + 1024;
 }
 // The same of SplitShared<C>: Q, the tiles, the partial results, then reference and sum of every row and the
 // barriers.

@@ -23,22 +23,22 @@ struct Place {
 class Tiles {
  public:
   __device__ explicit Tiles(const Schedule& schedule)
-      : schedule_(schedule), unit_(static_cast<int>(blockIdx.x)), second_(false) {}
+      : schedule_(&schedule), unit_(static_cast<int>(blockIdx.x)), second_(false) {}
 
-  __device__ bool done() const { return unit_ >= schedule_.total; }
+  __device__ bool done() const { return unit_ >= schedule_->total; }
   __device__ Place place() const {
-    const int head = schedule_.units.divide(unit_);
-    const int unit = unit_ - head * static_cast<int>(schedule_.units.divisor);
-    const int batch = schedule_.heads.divide(head);
+    const int head = schedule_->units.divide(unit_);
+    const int unit = unit_ - head * static_cast<int>(schedule_->units.divisor);
+    const int batch = schedule_->heads.divide(head);
     // The longer of a pair first.
-    const bool from_end = schedule_.paired != 0 && !second_;
-    return {from_end ? schedule_.row_tiles - 1 - unit : unit,
-            head - batch * static_cast<int>(schedule_.heads.divisor), batch};
+    const bool from_end = schedule_->paired != 0 && !second_;
+    return {from_end ? schedule_->row_tiles - 1 - unit : unit,
+            head - batch * static_cast<int>(schedule_->heads.divisor), batch};
   }
   __device__ void advance() {
-    if (schedule_.paired != 0 && !second_) {
-      const int unit = unit_ - schedule_.units.divide(unit_) * static_cast<int>(schedule_.units.divisor);
-      second_ = 2 * unit + 1 < schedule_.row_tiles;  // the middle tile of an odd number has no partner
+    if (schedule_->paired != 0 && !second_) {
+      const int unit = unit_ - schedule_->units.divide(unit_) * static_cast<int>(schedule_->units.divisor);
+      second_ = 2 * unit + 1 < schedule_->row_tiles;  // the middle tile of an odd number has no partner
       if (second_) return;
     }
     second_ = false;
@@ -46,7 +46,7 @@ class Tiles {
   }
 
  private:
-  const Schedule& schedule_;
+  const Schedule* schedule_;
   int unit_;
   bool second_;
 };

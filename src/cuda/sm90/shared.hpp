@@ -5,19 +5,27 @@
 #include "cuda/ptx/async_copy.hpp"
 #include "cuda/ptx/barrier.hpp"
 #include "cuda/sm90/config.hpp"
+#include "cuda/sm90/schedule.hpp"
 
 namespace tessera::cuda::sm90 {
+
+// What a consumer's warp has no registers for.
+struct PerWarp {
+  Place at;       // its row tile
+  int2 unmasked;  // key tiles [x, y) of it need no masking
+  int suspect;    // it wrote something that is not finite: see tile/careful.hpp
+};
 
 template <Config C>
 struct Shared {
   alignas(1024) char query[C.consumers][C.query_bytes()];
   alignas(1024) char key[C.stages][C.key_bytes()];
   alignas(1024) char value[C.stages][C.value_bytes()];
-  alignas(1024) char output[C.own_output ? C.consumers : 1][C.own_output ? C.output_bytes() : 1024];
   // full: the bytes have landed. empty: every reader's warps are done with them.
   unsigned long long query_full[C.consumers], query_empty[C.consumers];
   unsigned long long key_full[C.stages], key_empty[C.stages];
   unsigned long long value_full[C.stages], value_empty[C.stages];
+  PerWarp warp[4 * C.consumers];
 };
 
 // Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
@@ -44,6 +52,6 @@ __device__ inline void start_barriers(Shared<C>& shared) {
 }
 
 // Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurnOf = 1, kOutputOf = 5 };  // + warpgroup
+enum NamedBarrier : int { kTurnOf = 1 };  // + warpgroup
 
 }  // namespace tessera::cuda::sm90

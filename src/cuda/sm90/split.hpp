@@ -9,13 +9,13 @@
 
 #include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/params.hpp"
 #include "cuda/sm90/products.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/sm90/walk.hpp"
-#include "cuda/tile/careful.hpp"
 
 namespace tessera::cuda::sm90 {
 
@@ -26,29 +26,9 @@ struct SplitShared {
   alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
   float4 output[C.consumers][C.value_dim / 8][128];  // partial results of every thread
   float2 rows[C.consumers][2][128];                  // reference and sum
-  int suspects[64];  // rows that came out NaN although their sum did not: see tile/careful.hpp
   unsigned long long query_full;
   unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
 };
-
-// Word m of thread i of a quad becomes word i of thread m: four threads' pieces of a row, two columns of
-// every eight, become eight columns each, which one store writes.
-__device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
-#pragma unroll
-  for (int step = 1; step <= 2; step *= 2) {
-    const bool odd = (lane & step) != 0;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int low = step == 1 ? 2 * i : i, high = low + step;
-      const unsigned got = __shfl_xor_sync(0xffffffffu, odd ? words[low] : words[high], step);
-      if (odd) {
-        words[low] = got;
-      } else {
-        words[high] = got;
-      }
-    }
-  }
-}
 
 template <Config C, class T>
 struct SplitBlock {
@@ -191,8 +171,8 @@ struct SplitBlock {
   __device__ void finish(const Output<C>& o) const {
     const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
     const int lane = thread % 32, row = at.row_tile * 64 + thread / 32 * 16 + lane / 4;
-    float factor[C.consumers][2], inverse[2];
-    bool sound[2];
+    RowEnds<T> ends(p.problem, view, row, at.head);
+    float factor[C.consumers][2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float2 theirs[C.consumers];
@@ -207,53 +187,18 @@ struct SplitBlock {
         factor[w][r] = tile::fast_exp2(theirs[w].x - state.reference);
         state.sum = fmaf(theirs[w].y, factor[w][r], state.sum);
       }
-      const bool there = row + 8 * r < p.problem.queries;
-      float keep = 1.0f;
-      if (p.problem.sinks != nullptr)
-        keep = tile::add_sink(state, p.problem.sinks[at.head * p.problem.sinks_stride]);
-      inverse[r] = tile::inverse_sum(state) * keep;
-      if (warpgroup == 0 && there && lane % 4 == 0)
-        tile::write_lse(p.problem, view, {row + 8 * r, at.head}, tile::log_sum_exp(state));
-      sound[r] = there && state.sum == state.sum;
+      ends.end(p.problem, view, row, at.head, r, state, warpgroup == 0 && lane % 4 == 0);
     }
-    T* const out = tile::output_row(p.problem, view, {row, at.head});
-    float check[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int quad = 0; quad < kShare; quad += 4) {  // 32 columns: a thread holds two of every eight
-      unsigned words[2][4];
-#pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        const float4 x = merged(o, factor, quad + m);
-        const float y[2][2] = {{x.x * inverse[0], x.y * inverse[0]}, {x.z * inverse[1], x.w * inverse[1]}};
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          check[r] = fmaf(y[r][0], 0.0f, fmaf(y[r][1], 0.0f, check[r]));  // NaN where one is not finite
-          words[r][m] = tile::pack<T>(y[r][0], y[r][1]);
-        }
-      }
-      const int column = 8 * (warpgroup * kShare + quad + lane % 4);
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        transpose_quad(words[r], lane);
-        if (column < p.problem.value_dim && row + 8 * r < p.problem.queries)
-          *reinterpret_cast<uint4*>(out + 8 * r * p.problem.output_strides.row + column) =
-              make_uint4(words[r][0], words[r][1], words[r][2], words[r][3]);
-      }
+    for (int n = 0; n < kShare; n += 4) {
+      const float4 x[4] = {merged(o, factor, n), merged(o, factor, n + 1), merged(o, factor, n + 2),
+                           merged(o, factor, n + 3)};
+      ends.write(x, 8 * (warpgroup * kShare + n), lane);
     }
-    bool any = false;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const bool suspect = sound[r] && check[r] != check[r];
-      if (suspect) shared.suspects[thread / 32 * 16 + lane / 4 + 8 * r] = 1;
-      any |= suspect;
-    }
-    if (__syncthreads_or(static_cast<int>(any)) != 0) recompute_suspects();
-  }
-
-  __device__ void recompute_suspects() const {
-    for (int row = static_cast<int>(threadIdx.x) / 32; row < 64; row += kThreads / 32)
-      if (shared.suspects[row] != 0)
-        tile::careful_row<T>(p.problem, at.batch, at.head, at.row_tile * 64 + row);
+    if (__syncthreads_or(static_cast<int>(ends.suspect())) == 0) return;
+    constexpr int kRows = 64 * 32 / kThreads;  // of a warp
+    const int first = at.row_tile * 64 + static_cast<int>(threadIdx.x) / 32 * kRows;
+    recompute_suspects<T>(p.problem, at, first, first + kRows);
   }
 
   __device__ void run() const {
@@ -263,7 +208,6 @@ struct SplitBlock {
     for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
     attend(rows, o);
     leave_partial(rows, o);
-    if (threadIdx.x < 64) shared.suspects[threadIdx.x] = 0;
     __syncthreads();
     finish(o);
   }

@@ -27,10 +27,11 @@ core::Status check(const core::Problem& p, std::string_view name, const core::Te
       return core::unsupported(fmt::format("{} has nothing along its {} dimension", name, d.name));
     if (d.extent == 1) continue;  // never used, and frameworks set it to anything
     if (d.stride <= 0 || d.stride >= kStrideLimit / size || d.stride * size % kAlignment != 0)
-      return core::unsupported(fmt::format(
-          "{}'s {} stride is {} elements; the copy engine takes multiples of {}, from {} to under "
-          "2^40 bytes",
-          name, d.name, d.stride, kAlignment / size, kAlignment / size));
+      return core::unsupported(
+          fmt::format("{}'s {} stride is {} elements; 16 bytes are moved at a time: multiples of {}, from {} "
+                      "to under 2^40 "
+                      "bytes, are accepted",
+                      name, d.name, d.stride, kAlignment / size, kAlignment / size));
   }
   return {};
 }
@@ -62,8 +63,7 @@ BoxedTensors boxes_of(const core::Problem& p, const Config& c) {
   constexpr int kWarpgroupRows = 64;
   return {boxed(p, p.query, p.dim, p.heads, p.queries, kWarpgroupRows),
           boxed(p, p.key, p.dim, p.kv_heads, p.keys, c.keys),
-          boxed(p, p.value, p.value_dim, p.kv_heads, p.keys, c.keys),
-          boxed(p, p.output, p.value_dim, p.heads, p.queries, kWarpgroupRows)};
+          boxed(p, p.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
 }
 
 }  // namespace tessera::cuda::sm90

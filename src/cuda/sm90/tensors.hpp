@@ -1,4 +1,4 @@
-// Query, key, value and output of a problem as the copy engine is to be told of them.
+// Query, key and value of a problem as the copy engine is to be told of them.
 #pragma once
 
 #include "core/problem.hpp"
@@ -8,12 +8,12 @@
 namespace tessera::cuda::sm90 {
 
 struct BoxedTensors {
-  runtime::BoxedTensor query, key, value, output;
+  runtime::BoxedTensor query, key, value;
 
   bool operator==(const BoxedTensors&) const = default;
 };
 
-// OK, or the sentence which stride or address the copy engine cannot take.
+// OK, or the sentence which stride or address, of the output's too, does not allow 16 bytes at a time.
 core::Status check_boxes(const core::Problem& problem);
 
 // Of a problem that passed: boxes have the rows of a warpgroup, or the keys of a tile.

@@ -9,7 +9,7 @@
 namespace tessera::cuda::sm90 {
 
 struct KeyTiles {
-  int first, count;  // tiles first + count - 1 ... first
+  int first, count;  // tiles first + count - 1 ... first; at least one
 };
 
 template <Config C>
@@ -17,7 +17,7 @@ __device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, co
                                      int rows = C.rows()) {
   const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
   const tile::KeyRange range = tile::key_range(band, first_row, last_row);
-  if (range.end <= range.begin) return {0, 0};
+  if (range.end <= range.begin) return {0, 1};  // nothing to see: one tile, all of it hidden
   const int first = range.begin / C.keys;
   return {first, (range.end - 1) / C.keys + 1 - first};
 }

@@ -50,4 +50,22 @@ __device__ inline unsigned pack<__nv_bfloat16>(float low, float high) {
   return *reinterpret_cast<const unsigned*>(&pair);
 }
 
+// Two elements at a time: 0 times a number is 0, times anything else NaN. Starting from 0, `so_far` stays 0
+// as long as every element is finite.
+template <class T>
+__device__ inline unsigned note_not_finite(unsigned so_far, unsigned word);
+template <>
+__device__ inline unsigned note_not_finite<__half>(unsigned so_far, unsigned word) {
+  const __half2 sum = __hfma2(*reinterpret_cast<const __half2*>(&word), __half2(0.0f, 0.0f),
+                              *reinterpret_cast<const __half2*>(&so_far));
+  return *reinterpret_cast<const unsigned*>(&sum);
+}
+template <>
+__device__ inline unsigned note_not_finite<__nv_bfloat16>(unsigned so_far, unsigned word) {
+  const __nv_bfloat162 sum =
+      __hfma2(*reinterpret_cast<const __nv_bfloat162*>(&word), __nv_bfloat162(0.0f, 0.0f),
+              *reinterpret_cast<const __nv_bfloat162*>(&so_far));
+  return *reinterpret_cast<const unsigned*>(&sum);
+}
+
 }  // namespace tessera::cuda::tile
