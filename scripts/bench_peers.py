@@ -9,6 +9,10 @@ import importlib
 from typing import Callable, NamedTuple
 
 
+FALLBACK = "sm80"
+OUR_FALLBACK = f"tessera {FALLBACK}"
+
+
 class Peer(NamedTuple):
     name: str
     call: Callable | None  # None: it cannot, and `why` says why
@@ -68,6 +72,20 @@ def our_peer(case, q, k, v) -> Peer:
     except (tessera.Error, ValueError) as error:
         return Peer("tessera", None, str(error))
     return Peer("tessera", lambda: tessera.attend(q, k, v, causal=case.causal), kernel)
+
+
+def our_fallback(case, q, k, v) -> Peer:
+    """The production kernel for Ampere and Ada, where another one is chosen."""
+    import tessera
+
+    try:
+        plan = tessera.plan(q, k, v, causal=case.causal)
+        if plan["kernel"] == FALLBACK:
+            return Peer(OUR_FALLBACK, None, "what `tessera` runs")
+        tessera.plan(q, k, v, causal=case.causal, kernel=FALLBACK)
+    except (tessera.Error, ValueError) as error:
+        return Peer(OUR_FALLBACK, None, str(error))
+    return Peer(OUR_FALLBACK, lambda: tessera.attend(q, k, v, causal=case.causal, kernel=FALLBACK))
 
 
 def jax_peer(case, q, k, v, device: str) -> Peer:
@@ -132,6 +150,8 @@ def flash_peers(case, q, k, v, device: str) -> list[Peer]:
 def peers(case, q, k, v, device: str) -> list[Peer]:
     """Ours first, then everyone else's."""
     found = [our_peer(case, q, k, v)]
+    if device == "cuda" and not case.options:
+        found.append(our_fallback(case, q, k, v))
     if hasattr(q, "detach"):
         found += [torch_peer(n, b, case, q, k, v) for n, b in torch_backends(device).items()]
         found += flash_peers(case, q, k, v, device)

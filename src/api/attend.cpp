@@ -9,7 +9,9 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "api/recent_calls.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -85,17 +87,24 @@ Status copy_struct(std::string_view name, const Struct* given, Struct* out) {
 }
 
 struct Request {
-  Problem problem;
+  tessera_attention attention = TESSERA_ATTENTION_INIT;
   tessera_device device = TESSERA_DEVICE_INIT;
+  Problem problem;
 };
 
-Status read_request(const tessera_attention* given_problem, const tessera_device* given_device,
-                    Request* request) {
-  tessera_attention attention = TESSERA_ATTENTION_INIT;
-  if (Status s = copy_struct("problem", given_problem, &attention); !s.ok()) return s;
-  if (Status s = copy_struct("device", given_device, &request->device); !s.ok()) return s;
+Status copy_request(const tessera_attention* problem, const tessera_device* device, Request* request) {
+  if (Status s = copy_struct("problem", problem, &request->attention); !s.ok()) return s;
+  return copy_struct("device", device, &request->device);
+}
+
+Status check_request(Request* request) {
   if (Status s = tessera::core::check_device(request->device); !s.ok()) return s;
-  return tessera::core::validate(attention, &request->problem);
+  return tessera::core::validate(request->attention, &request->problem);
+}
+
+Status read_request(const tessera_attention* problem, const tessera_device* device, Request* request) {
+  if (Status s = copy_request(problem, device, request); !s.ok()) return s;
+  return check_request(request);
 }
 
 // Memory on the wrong side of the bus, and on a CPU the values in key_lengths (a GPU's cannot be read here
@@ -105,6 +114,30 @@ Status check_memory(const Request& request) {
     return tessera::cuda::runtime::check_reachable(request.problem, request.device);
   if (Status s = tessera::cuda::runtime::check_on_host(request.problem); !s.ok()) return s;
   return tessera::core::validate_key_lengths(request.problem);
+}
+
+bool nothing_to_do(const Problem& p) { return p.batch == 0 || p.queries == 0; }
+
+Status attend_checked(Request& request, Plan* plan) {
+  if (Status s = check_request(&request); !s.ok()) return s;
+  if (Status s = tessera::core::plan(request.problem, request.device, plan); !s.ok()) return s;
+  if (nothing_to_do(request.problem)) return {};
+  if (Status s = check_memory(request); !s.ok()) return s;
+  return plan->kernel->launch(request.problem, request.device, plan->launch);
+}
+
+Status attend_on_gpu(Request& request) {
+  thread_local tessera::api::RecentCalls recent;
+  if (const auto* call = recent.find(request.attention, request.device)) {
+    Status status = call->kernel->launch(call->problem, request.device, call->launch);
+    if (!status.ok()) recent.forget(request.attention, request.device);
+    return status;
+  }
+  Plan plan;
+  Status status = attend_checked(request, &plan);
+  if (status.ok() && !nothing_to_do(request.problem))
+    recent.keep(request.attention, request.device, {request.problem, plan.kernel, std::move(plan.launch)});
+  return status;
 }
 
 void copy_text(std::string_view text, char* to, std::size_t capacity) {
@@ -139,12 +172,10 @@ extern "C" {
 tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device) {
   return guarded([&]() -> Status {
     Request request;
-    if (Status s = read_request(problem, device, &request); !s.ok()) return s;
+    if (Status s = copy_request(problem, device, &request); !s.ok()) return s;
+    if (request.device.kind == TESSERA_CUDA) return attend_on_gpu(request);
     Plan plan;
-    if (Status s = tessera::core::plan(request.problem, request.device, &plan); !s.ok()) return s;
-    if (request.problem.batch == 0 || request.problem.queries == 0) return {};
-    if (Status s = check_memory(request); !s.ok()) return s;
-    return plan.kernel->launch(request.problem, request.device, plan.launch);
+    return attend_checked(request, &plan);
   });
 }
 

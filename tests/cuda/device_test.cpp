@@ -123,6 +123,24 @@ TEST(Device, AFailedLaunchIsReportedAndLeavesTheGpuUsable) {
   expect_usable();
 }
 
+// A repeated call is not looked at again; it must do all the same what the first one did.
+TEST(Device, ARepeatedCallIsComputedAgain) {
+  SKIP_WITHOUT_GPU();
+  OnGpu there(kPlain);
+  const tessera_device device = gpu_device();
+  std::vector<unsigned char> first;
+  for (int call = 0; call < 3; ++call) {
+    there.instance.poison_outputs();
+    ASSERT_TRUE(there.mirror->send_outputs().ok());
+    ASSERT_EQ(tessera_attend(&there.problem, &device), TESSERA_OK) << tessera_last_error();
+    ASSERT_TRUE(there.mirror->fetch_outputs().ok());
+    if (call == 0) first = there.instance.output_bytes();
+    EXPECT_EQ(there.instance.output_bytes(), first) << call;
+  }
+  tessera_attention host = there.instance.problem();  // never one of the calls before
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(tessera_attend(&host, &device), TESSERA_INVALID_ARGUMENT);
+}
+
 TEST(Device, ACallCanBeCapturedAndReplayed) {
   SKIP_WITHOUT_GPU();
   OnGpu there(kPlain);
