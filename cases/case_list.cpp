@@ -119,6 +119,7 @@ constexpr Entry kEntries[] = {
      "b2 h4/2 q70 k90 d64 f16 mask=boolean:queries-keys causal=top-left window=40,0"},
     {"options", "gemma_like",
      "b1 h8/4 q90 k200 d256 bf16 causal=bottom-right window=64,0 softcap=50 scale=0.0625"},
+    {"options", "d192_general", "b1 h2 q130 k150 d192 f16 causal=bottom-right mask=additive alibi"},
     {"options", "gpt_oss_like", "b1 h8/1 q90 k200 d64 bf16 causal=bottom-right window=127,0 sinks"},
     {"options", "everything_f32",
      "b3 h6/2 q65 k130 d72 v40 f32 causal=bottom-right window=50,0 scale=0.2 softcap=20 mask=additive "

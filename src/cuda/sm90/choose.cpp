@@ -42,12 +42,6 @@ core::Status supports(const core::Problem& p) {
     return core::unsupported(
         fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most));
   }
-  if (const HeadDims dims = padded_dims(p); needs_general(p) && !has_general(dims.value_dim)) {
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; with softcap, ALiBi, a mask tensor or a scale that is not "
-                    "positive, up to 192 and 128 is accepted",
-                    p.dim, p.value_dim));
-  }
   if (core::Status s = within_limits(p); !s.ok()) return s;
   // Positions in the list of tiles are ints, and one past the last by as many as there are blocks.
   constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);

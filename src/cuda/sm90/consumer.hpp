@@ -27,16 +27,18 @@ struct Consumer {
   int warpgroup;
   Tiles tiles;
   unsigned key_count = 0;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
+  int2 unmasked = {};      // key tiles [x, y) of the row tile need no masking
 
   using Ring = RingPlace<C.stages>;
 
-  __device__ PerWarp& kept() const { return shared.warp[ptx::thread_x() / 32]; }
+  // The warp's own word: no register can be kept for it.
+  __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32]; }
   __device__ int first_row(const Place& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
-    // At head dim 256 there are no registers for what would otherwise be worked out once for all key tiles.
-    const int rows = C.value_dim > 192 ? ptx::thread_x() / 128 : warpgroup;
+    // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
+    const int rows = C.dim > 128 ? ptx::thread_x() / 128 : warpgroup;
     sm90::start_scores<C, T>(s, ptx::shared_address(shared.query[rows]),
                              ptx::shared_address(shared.key[Ring::slot(key_count)]));
   }
@@ -68,7 +70,7 @@ struct Consumer {
   }
 
   __device__ void mask(Scores<C>& s, int tile) const {
-    const Place at = kept().at;
+    const Place at = tiles.place();
     mask_scores<C, T, kGeneral>(s, p.problem, at, first_row(at), tile);
   }
 
@@ -121,7 +123,6 @@ struct Consumer {
 
   __device__ bool needs_mask(int tile) const {
     if constexpr (kGeneral) return true;
-    const int2 unmasked = kept().unmasked;
     return tile < unmasked.x || tile >= unmasked.y;
   }
 
@@ -201,7 +202,7 @@ struct Consumer {
 
   __device__ void run() {
     if (C.ping_pong && warpgroup == C.consumers - 1) pass_turn();
-    if (ptx::thread_x() % 32 == 0) kept().suspect = 0;
+    if (ptx::thread_x() % 32 == 0) suspect() = 0;
     unsigned query_parity = 0;
     for (; !tiles.done(); tiles.advance()) {
       Rows rows;
@@ -217,24 +218,20 @@ struct Consumer {
         attend_in_turn(range, rows, o);
       }
       ptx::await_kernels_before();
-      const Place at = kept().at;
+      const Place at = tiles.place();
       if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0)
-        kept().suspect = 1;
-      __syncwarp();  // all have read what the next row tile overwrites
+        suspect() = 1;
     }
     if (C.ping_pong && warpgroup == 0) wait_turn();  // take the last turn, so that no arrival is left over
-    if (kept().suspect != 0) recompute();
+    __syncwarp();
+    if (suspect() != 0) recompute();
   }
 
   // The key tiles of a row tile, worked out while its Q is on the way.
-  __device__ KeyTiles enter(const Place& at) const {
+  __device__ KeyTiles enter(const Place& at) {
     const tile::Band band = tile::band_of(p.problem, at.batch);
     const int last = p.problem.queries - 1, row = first_row(at);
-    if (ptx::thread_x() % 32 == 0) {
-      kept().at = at;
-      kept().unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
-    }
-    __syncwarp();
+    unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
     return key_tiles<C>(band, p.problem, at);
   }
 

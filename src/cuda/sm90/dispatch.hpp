@@ -9,9 +9,9 @@ enum class Element { f16, bf16 };
 
 struct Functions {
   const void* plain;
-  const void* tall;     // null if there is none
-  const void* split;    // null if there is none
-  const void* general;  // null if there is none
+  const void* tall;   // null if there is none
+  const void* split;  // null if there is none
+  const void* general;
 
   const void* of(Variant variant) const {
     return variant == Variant::plain   ? plain

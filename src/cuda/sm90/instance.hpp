@@ -35,10 +35,7 @@ __global__ void __launch_bounds__(config_for(kDim, kValueDim, Variant::split).sp
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   Functions f{reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>), nullptr,
-              nullptr, nullptr};
-  if constexpr (has_general(kValueDim)) {
-    f.general = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>);
-  }
+              nullptr, reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>)};
   if constexpr (has_tall(kDim)) {
     f.tall = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::tall>);
   }

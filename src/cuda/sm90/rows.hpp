@@ -19,9 +19,6 @@ struct HeadDims {
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
 TESSERA_CONSTEXPR bool has_tall(int dim) { return dim == 64; }
 TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
-// Beside more columns of output the options have no registers for two sets of weights, and with one the
-// compiler makes every product wait for the one before.
-TESSERA_CONSTEXPR bool has_general(int value_dim) { return value_dim <= 128; }
 
 // K and V of a row tile must be in shared memory twice over (one being read, one on its way), Q once. A
 // thread has registers for half its row of S and of O, and for the weights: two sets of them with `overlap`,
@@ -38,7 +35,7 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
   if (variant == Variant::split && dim == 128) c.keys = 64;
   if (variant == Variant::general) {  // what the options need of each row takes registers too
     c.keys = 64;
-    c.overlap = true;
+    c.overlap = value_dim <= 128;  // past that, with two sets of weights, they do not fit
   }
   return c;
 }

@@ -5,16 +5,8 @@
 #include "cuda/ptx/async_copy.hpp"
 #include "cuda/ptx/barrier.hpp"
 #include "cuda/sm90/config.hpp"
-#include "cuda/sm90/schedule.hpp"
 
 namespace tessera::cuda::sm90 {
-
-// What a consumer's warp has no registers for.
-struct PerWarp {
-  Place at;       // its row tile
-  int2 unmasked;  // key tiles [x, y) of it need no masking
-  int suspect;    // it wrote something that is not finite: see tile/careful.hpp
-};
 
 template <Config C>
 struct Shared {
@@ -25,7 +17,7 @@ struct Shared {
   unsigned long long query_full[C.consumers], query_empty[C.consumers];
   unsigned long long key_full[C.stages], key_empty[C.stages];
   unsigned long long value_full[C.stages], value_empty[C.stages];
-  PerWarp warp[4 * C.consumers];
+  int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 };
 
 // Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
