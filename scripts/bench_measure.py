@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -195,7 +196,7 @@ def environment(device: str) -> dict:
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         # TESSERA_COMMIT: for a copy of the tree without its history.
         "commit": os.environ.get("TESSERA_COMMIT") or _first_line("git", "describe", "--always", "--dirty", "--abbrev=12"),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "versions": versions,

@@ -139,6 +139,15 @@ class GpuCheck(unittest.TestCase):
 
     def test_the_pages_are_written_from_the_results(self):
         self.check("verify", "sanitizer", "bench", "ladder", "profile")
+        bench = json.loads((self.results / "bench.json").read_text())
+        bench["results"][0] |= dict(host=dict(p50_us=5.0), bare_launch=dict(p50_us=4.0))
+        bench["results"].append(bench["results"][0] | dict(name="long", p50_us=900.0, p90_us=900.0))
+        (self.results / "bench.json").write_text(json.dumps(bench))
+        timed = [("tessera", 2.0, "sm90"), ("tessera sm80", 4.0, ""), ("torch flash", 5.0, ""), ("torch cudnn", 3.0, "")]
+        rows = [dict(case="mission512", contender=name, flops=1e9, detail=detail, graph=dict(p50_us=time), ratio=time / 2)
+                for name, time, detail in timed]  # fmt: skip
+        compare = dict(environment=dict(gpu="NVIDIA Fake 9", command="/somewhere/compare.py --contender 'torch flash'"), rows=rows)
+        (self.results / "compare.json").write_text(json.dumps(compare))
         docs = self.path / "docs"
         docs.mkdir()
         shutil.copy(ROOT / "docs/ladder.md", docs)
@@ -149,6 +158,12 @@ class GpuCheck(unittest.TestCase):
         page = (docs / "numbers.md").read_text()
         for part in ("## NVIDIA Fake 9", "driver 580.1", "commit abc", "`tessera bench --device cuda", "racecheck: clean"):
             self.assertIn(part, page)
+        # Peers over ours, then the kernel of older GPUs by itself and one peer over that.
+        self.assertIn("| case | Tessera µs | TFLOP/s | torch flash | torch cudnn | `sm80` µs | torch flash over `sm80` |", page)
+        self.assertIn("| mission512 | 2.00 | 500.0 | 2.50× | 1.50× | 4.00 | 1.25× |", page)
+        self.assertIn("`compare.py --contender 'torch flash'`", page, "a command that can be pasted")
+        self.assertIn("| 4.00 + 1.00 |", page)
+        self.assertRegex(page, r"\| long \|[^\n]*\|  \| 1.1 \|", "what the host waits for there is the GPU")
         self.assertNotIn("/somewhere", page, "folders of the machine are nobody's business")
         ladder = (docs / "ladder.md").read_text()
         # The step as the benchmark took it, and the production kernels behind the rungs, the fastest last.

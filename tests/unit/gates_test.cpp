@@ -91,6 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
         Caught{"writes_past_the_end", Mistake::writes_past_the_end, "guard bands", kBase},
         Caught{"writes_into_a_gap", Mistake::writes_into_a_gap, "guard bands",
                "b2 h4/2 q20 k50 d32 f16 layout=padded"},
+        Caught{"writes_behind_an_aligned_row", Mistake::writes_into_a_gap, "guard bands",
+               "b2 h4/2 q20 k50 d32 v28 f16 layout=aligned"},
         Caught{"writes_an_input", Mistake::writes_an_input, "guard bands", kBaseF16},
         Caught{"skips_last_row", Mistake::skips_last_row, "poison", kBase},
         Caught{"skips_last_lse", Mistake::skips_last_lse, "poison", kBaseF16},
