@@ -8,6 +8,8 @@
 #include <cmath>
 #include <set>
 
+#include "core/plan.hpp"
+
 namespace tessera::cases {
 namespace {
 
@@ -325,17 +327,19 @@ std::vector<Case> in_group(std::string_view group) {
 }
 
 Work work(const Case& c) {
-  double pairs = 0;                               // per batch entry and head
-  std::int64_t first_key = c.keys, past_key = 0;  // the keys any query sees
-  for (std::int64_t i = 0; i < c.queries; ++i) {
-    const std::int64_t at = c.align == TESSERA_ALIGN_BOTTOM_RIGHT ? i + c.keys - c.queries : i;
-    std::int64_t from = 0, to = c.keys;
-    if (c.align != TESSERA_ALIGN_NONE && c.left != TESSERA_UNBOUNDED) from = std::max(from, at - c.left);
-    if (c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED) to = std::min(to, at + c.right + 1);
-    if (from >= to) continue;
-    pairs += static_cast<double>(to - from);
-    first_key = std::min(first_key, from);
-    past_key = std::max(past_key, to);
+  core::Problem band;  // of one batch entry and head, in closed form: words may name any length
+  band.queries = c.queries;
+  band.keys = c.keys;
+  band.has_band = c.align != TESSERA_ALIGN_NONE;
+  band.align_bottom_right = c.align == TESSERA_ALIGN_BOTTOM_RIGHT;
+  band.left = c.left == TESSERA_UNBOUNDED ? core::kUnboundedReach : c.left;
+  band.right = c.right == TESSERA_UNBOUNDED ? core::kUnboundedReach : c.right;
+  const double pairs = core::visible_pairs(band);
+  std::int64_t first_key = 0, past_key = c.queries > 0 ? c.keys : 0;  // the keys any query sees
+  if (band.has_band && c.queries > 0) {
+    const std::int64_t offset = band.position_offset(c.keys);
+    first_key = std::max<std::int64_t>(offset - band.left, 0);
+    past_key = std::min(offset + c.queries + band.right, c.keys);
   }
   const double query_rows = elements({c.batch, c.heads, c.queries});
   const double key_rows = elements({c.batch, c.kv_heads, std::max<std::int64_t>(0, past_key - first_key)});

@@ -58,6 +58,7 @@ put("case_fuzz", "all_words", b"b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-righ
 put("case_fuzz", "plain", b"b1 h1 q1 k1 d64 f32")
 put("case_fuzz", "top_left", b"q3 k5 d8 bf16 causal=top-left mask=additive layout=padded")
 put("case_fuzz", "name", b"canon_1")
+put("case_fuzz", "long", b"q55555230")
 put("case_fuzz", "wrong", b"b-1 h3/2 q99999999999999999999")
 
 # The structured targets read their bytes as choices; noise reaches further than any pattern.
