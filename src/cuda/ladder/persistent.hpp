@@ -13,35 +13,41 @@
 
 namespace tessera::cuda::ladder {
 
-// Which tile a block is at: written to shared memory for the length of a tile, whose loop has no register for
-// it.
-struct ListPlace {
-  const volatile int* kept;
-  __device__ int row_tile(const Params&) const { return kept[0]; }
-  __device__ int pack_index(const Params&) const { return kept[1]; }
-  __device__ int batch(const Params&) const { return kept[2]; }
+// Which tile a block is at: kept in shared memory, because the loop of a tile has no register for it.
+struct Listed {
+  int round, row_tile, head, batch;
 };
+struct ListPlace {
+  const volatile Listed* at;
+  __device__ int row_tile(const Params&) const { return at->row_tile; }
+  __device__ int pack_index(const Params&) const { return at->head; }
+  __device__ int batch(const Params&) const { return at->batch; }
+};
+
+// Goes to the block's next tile; by one thread. False behind the last.
+__device__ inline bool go_on(volatile Listed& at, const Params& p, int rows) {
+  const int row_tiles = (p.queries + rows - 1) / rows, heads = p.batch * p.heads;
+  const int blocks = static_cast<int>(gridDim.x), block = ptx::block_x(), round = at.round + 1;
+  const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  const int rank = item / heads, head = item % heads;  // tiles of equal length are neighbours in the list
+  at.round = round;
+  at.row_tile = p.longest_first != 0 ? row_tiles - 1 - rank : rank;
+  at.head = head % p.heads;
+  at.batch = head / p.heads;
+  return item < row_tiles * heads;
+}
 
 template <class T, int kDim>
 __global__ void __launch_bounds__(registers_config(kDim).threads(), registers_config(kDim).min_blocks)
     persistent(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ int kept[3];
+  __shared__ Listed at;
   constexpr sm80::Config C = registers_config(kDim);
-  const int row_tiles = (p.queries + C.rows() - 1) / C.rows(), heads = p.batch * p.heads;
-  for (int round = 0;; ++round) {
-    const int blocks = static_cast<int>(gridDim.x), block = ptx::block_x();
-    const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-    if (round * blocks >= row_tiles * heads) break;
+  if (threadIdx.x == 0) at.round = -1;
+  for (;;) {
     __syncthreads();  // everyone is done with the tile before
-    if (threadIdx.x == 0) {
-      const int rank = item / heads, head = item % heads;  // tiles of equal length are neighbours in the list
-      kept[0] = p.longest_first != 0 ? row_tiles - 1 - rank : rank;
-      kept[1] = head % p.heads;
-      kept[2] = head / p.heads;
-    }
-    __syncthreads();
-    if (item < row_tiles * heads) sm80::attend_tile<C, T, false>(p, shared, ListPlace{kept});
+    if (__syncthreads_or(threadIdx.x == 0 && go_on(at, p, C.rows())) == 0) return;
+    sm80::attend_tile<C, T, false>(p, shared, ListPlace{&at});
   }
 }
 

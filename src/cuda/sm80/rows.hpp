@@ -26,14 +26,14 @@ TESSERA_CONSTEXPR int code_arch_of(int gpu_arch) {
 }
 
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
-  const bool large = arch >= 90;  // 227 KB of shared memory
+  const bool large = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
   Config c{dim, value_dim, 4, 2, 1, 32, 2, false, false, 2};
   if (variant == Variant::small) {
     // 64 rows, every key tile shared by two groups of warps.
     c.row_tiles = 1;
     c.key_splits = 2;
-    c.keys = dim == 64 ? 64 : 32;
-    c.overlap = true;
+    c.keys = dim == 64 || large ? 64 : 32;
+    c.overlap = c.keys * dim <= 64 * 64;  // past that there are no registers for the next scores
     c.query_in_registers = dim == 64;
     c.min_blocks = 1;
   } else if (variant == Variant::general || dim > 128) {
@@ -45,7 +45,9 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
       c.keys = 64;
     }
   } else if (dim <= 64) {
-    c.overlap = true;
+    // Two blocks with 64 keys each would be 32 bytes too many for 100 KB.
+    c.keys = large ? 64 : 32;
+    c.overlap = !large;
     c.query_in_registers = true;
   } else if (dim == 128) {
     c.keys = large ? 64 : 32;

@@ -66,4 +66,27 @@ __device__ inline float general_score(const Params& p, const Band& band, const S
   return s * kLog2E;
 }
 
+// A thread's share of one row in the accumulators of a product: of every eight keys two neighbouring ones.
+// score(n, e) is the one of key 8 n + e, counted from the thread's first.
+//
+// The row sees keys low ... high - 1, counted the same way.
+template <int kKeys, class Score>
+__device__ inline void hide_by_position(int low, int high, Score score) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int key = 8 * n + e;
+      if (key < low || key >= high) score(n, e) = minus_infinity();
+    }
+}
+template <int kKeys, class Score>
+__device__ inline void apply_options(const Params& p, const Band& band, const ScoreRow& row, int first_key,
+                                     Score score) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) score(n, e) = general_score(p, band, row, first_key + 8 * n + e, score(n, e));
+}
+
 }  // namespace tessera::cuda::tile
