@@ -151,6 +151,13 @@ TEST(Sm90, VariantsByOptionAndSize) {
   // One round of 256 rows; two of 128 or four of 64.
   EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::tall);
   EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::tall);
+  // Causal: 128 tiles of 256 rows are one round, as long as the longest; 256 of 128 rows, in pairs, half of
+  // it.
+  EXPECT_EQ(variant("b1 h16 q2048 d64 bf16"), Variant::tall);
+  EXPECT_EQ(variant("b1 h16 q2048 d64 bf16 causal=bottom-right"), Variant::plain);
+  // 256 tiles of 64 rows, two rounds half as long as the longest, against one of 128 rows.
+  EXPECT_EQ(variant("b1 h16 q1024 d128 bf16"), Variant::plain);
+  EXPECT_EQ(variant("b1 h16 q1024 d128 bf16 causal=bottom-right"), Variant::split);
   // 132 tiles of 128 rows are one round, and so are as many of 256, half of which would be padding.
   EXPECT_EQ(variant("b4 h33 q128 d64 bf16"), Variant::plain);
 }
@@ -164,7 +171,8 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   const Choice causal = choose(problem("b4 h16 q2048 d128 f16 causal=top-left"), kSms);
   EXPECT_TRUE(causal.paired);
   EXPECT_EQ(causal.total, 512);
-  EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128);
+  EXPECT_DOUBLE_EQ(causal.share, 2049.0 / 4096);  // (1 + ... + 2048) / 2048^2
+  EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128 * causal.share);
   // A window's row tiles are all as long.
   EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
   // 128 tiles, an SM for each.
@@ -179,13 +187,16 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   const Choice many = choose(problem("b20 h8 q128 d96 f16 causal=top-left"), kSms);
   EXPECT_TRUE(many.paired);
   EXPECT_EQ(many.total, 160);
-  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128);
+  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128 * many.share);
+  // 128 queries at the end of 128 keys see half of them on average, at the end of 1,152 keys nearly all.
+  EXPECT_NEAR(choose(problem("b1 h8 q128 k1152 d96 f16 causal=bottom-right"), kSms).share, 1088.5 / 1152,
+              1e-9);
   // Blocks of 64 rows, whose keys are shared inside, are never paired.
   const Choice split = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
   EXPECT_EQ(split.total, 16);
-  EXPECT_DOUBLE_EQ(estimate(split, kSms), 64 / 0.66);
+  EXPECT_DOUBLE_EQ(estimate(split, kSms), 64 / 0.6);
   // sm80: 64 query rows of 8 heads that share K and V are 512 rows, 4 blocks of 128 per K/V head.
-  EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.53);
+  EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.54);
 }
 
 TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {

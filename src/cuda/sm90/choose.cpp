@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "core/plan.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/sm80/choose.hpp"
 #include "cuda/sm90/launch.hpp"
@@ -53,11 +54,18 @@ core::Status supports(const core::Problem& p) {
   return check_boxes(p);
 }
 
+// See Choice::share.
+double share_of(const core::Problem& p) {
+  if (!later_rows_see_more(p) || p.queries == 0) return 1.0;
+  const std::int64_t longest = std::min(p.position_offset(p.keys) + p.queries + p.right, p.keys);
+  return longest <= 0 ? 1.0 : core::visible_pairs(p) / static_cast<double>(p.queries * longest);
+}
+
 Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = variant == Variant::split;
   const Config config = config_for(dims.dim, dims.value_dim, variant);
-  Choice c{variant, config, split ? 64 : config.rows(), false, 0, 0, 0};
+  Choice c{variant, config, split ? 64 : config.rows(), false, 0, 0, 0, share_of(p)};
   c.row_tiles = divide_up(p.queries, c.rows);
   // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
   // share.
@@ -68,22 +76,21 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 }
 
 // The cost model. A GPU works in rounds: every SM takes a piece, and the round lasts as long as a piece of
-// that many rows does. Keys a row sees on average are the same for everyone and drop out.
+// that many rows does, with as many keys as one sees on average; but nothing is done before the longest is.
 //
-//   time ~ ceil(pieces / SMs) * rows a piece / rate
+//   time ~ max(ceil(pieces / SMs) * share, 1) * rows a piece / rate
 //
+// Pairs are all as long as the average.
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
-constexpr double kTallRate = 1.2;
+constexpr double kTallRate = 1.15;
 // For head dims to 64, and beyond:
-constexpr double kSplitRate[2] = {0.78, 0.66};
-constexpr double kSm80Rate[2] = {0.7, 0.53};
-constexpr double kSm80SmallRate[2] = {0.52, 0.43};  // its own variant for few rows
+constexpr double kSplitRate[2] = {0.75, 0.6};
+constexpr double kSm80Rate[2] = {0.75, 0.54};
+constexpr double kSm80SmallRate[2] = {0.48, 0.33};  // its own variant for few rows
 // Below this a tile would be mostly padding, while sm80 fills its own with the heads that share K and V.
 constexpr std::int64_t kFewestQueries = 64;
 
-double rounds(std::int64_t pieces, int sms, std::int64_t rows) {
-  return static_cast<double>(divide_up(pieces, sms) * rows);
-}
+double rounds(std::int64_t pieces, int sms) { return static_cast<double>(divide_up(pieces, sms)); }
 
 std::string rather_not(const core::Problem& p, const tessera_device& device) {
   if (p.queries < kFewestQueries) {
@@ -141,18 +148,20 @@ HeadDims padded_dims(const core::Problem& p) {
 }
 
 double estimate(const Choice& c, int sms) {
-  const int tiles = c.paired && c.row_tiles > 1 ? 2 : 1;  // of a unit
+  const bool pairs = c.paired && c.row_tiles > 1;
+  const double tiles =
+      pairs ? 2 * rounds(c.total, sms) * c.share : std::max(rounds(c.total, sms) * c.share, 1.0);
   const double rate = c.variant == Variant::tall    ? kTallRate
                       : c.variant == Variant::split ? kSplitRate[c.config.dim > 64 ? 1 : 0]
                                                     : 1.0;
-  return rounds(c.total, sms, static_cast<std::int64_t>(tiles) * c.rows) / rate;
+  return tiles * c.rows / rate;
 }
 
 double sm80_estimate(const core::Problem& p, int sms) {
   const sm80::Variant variant = sm80::variant_for(p, kArch, sms);
   const sm80::Tiling tiling = sm80::tiling_for(p, kArch, variant);
   const int large = padded_dims(p).dim > 64 ? 1 : 0;
-  return rounds(tiling.blocks, sms, tiling.rows) /
+  return std::max(rounds(tiling.blocks, sms) * share_of(p), 1.0) * tiling.rows /
          (variant == sm80::Variant::small ? kSm80SmallRate : kSm80Rate)[large];
 }
 
