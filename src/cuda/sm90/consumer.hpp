@@ -6,6 +6,9 @@
 // issued back to back, the threads wait for S(i) alone and take its softmax under the second product. Key
 // tiles run downwards, so i + 1 is the tile before. Without it the second product is issued first, and the
 // softmax runs under the products of the other warpgroups.
+//
+// What few tiles need stands outside the loop over key tiles, which then is one straight stretch of code:
+// jumping over it cost more than it looks (docs/sm90.md, "Code").
 #pragma once
 
 #include "cuda/ptx/dependent_launch.hpp"
@@ -92,12 +95,8 @@ struct Consumer {
     if (c.grew) rescale<C>(o, c.shrink);
   }
 
-  // Scores of `tile` beside the output of the tile before it, whose weights are w; leaves those of `tile` in
-  // `next`.
-  template <bool kMask>
-  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
-                       Output<C>& o) {
-    Scores<C> s;
+  // Scores of the next tile beside the output of the one before, whose weights are w.
+  __device__ void multiply(Carried& c, const Weights<C>& w, Scores<C>& s, Output<C>& o) {
     if (!c.key_there) wait_key();
     settle(c, key_count - 2, o);
     wait_turn();
@@ -109,21 +108,12 @@ struct Consumer {
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
     c.key_there = key_there();
-    if constexpr (kMask) mask(s, tile);
-    c.grew = continue_softmax<C, T>(next, s, rows, factor(), c.shrink);
-  }
-  __device__ void step(int tile, Carried& c, const Weights<C>& w, Weights<C>& next, Rows& rows,
-                       Output<C>& o) {
-    if (needs_mask(tile)) {
-      step<true>(tile, c, w, next, rows, o);
-    } else {
-      step<false>(tile, c, w, next, rows, o);
-    }
   }
 
+  // The same for all warps of the warpgroup. With kGeneral something is done to the scores of every tile, on
+  // the spot.
   __device__ bool needs_mask(int tile) const {
-    if constexpr (kGeneral) return true;
-    return tile < unmasked.x || tile >= unmasked.y;
+    return !kGeneral && (tile < unmasked.x || tile >= unmasked.y);
   }
 
   // The last key tile, which has nothing before it.
@@ -135,8 +125,16 @@ struct Consumer {
     ptx::pin(s);
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
-    if (needs_mask(tile)) mask(s, tile);
+    if (kGeneral || needs_mask(tile)) mask(s, tile);
     start_softmax<C, T>(w, s, rows, factor());
+  }
+
+  // The softmax of a tile that needs no masking. What has grown is mended here, not outside the loop: of a
+  // warpgroup's warps only some may have to, and all must come to the next product by the same way.
+  __device__ void soften(Carried& c, int tile, Weights<C>& w, Scores<C>& s, Rows& rows) const {
+    if (kGeneral) mask(s, tile);
+    c.grew = !continue_softmax<C, T>(w, s, rows, factor());
+    if (c.grew) grown_softmax<C, T>(w, s, rows, factor(), c.shrink);
   }
 
   __device__ void attend_overlapped(const KeyTiles& range, Rows& rows, Output<C>& o) {
@@ -144,16 +142,31 @@ struct Consumer {
     Weights<C> even, odd;  // in turn, so that none has to be copied
     int tile = range.first + range.count - 1;
     first_step(tile, even, rows);
-    for (--tile; tile > range.first; tile -= 2) {
-      step(tile, c, even, odd, rows, o);
-      step(tile - 1, c, odd, even, rows, o);
+    bool in_odd = false;  // where the last weights are
+    for (;;) {
+      Scores<C> s;
+      while (--tile >= range.first) {
+        multiply(c, even, s, o);
+        in_odd = true;
+        if (needs_mask(tile)) break;
+        soften(c, tile, odd, s, rows);
+        if (--tile < range.first) break;
+        multiply(c, odd, s, o);
+        in_odd = false;
+        if (needs_mask(tile)) break;
+        soften(c, tile, even, s, rows);
+      }
+      if (tile < range.first) break;
+      mask(s, tile);
+      ptx::wgmma_wait<0>();  // whichever weights the output is made of, `even` are free now
+      c.grew = true;
+      grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
+      in_odd = false;
     }
-    const bool one_more = tile == range.first;
-    if (one_more) step(tile, c, even, odd, rows, o);
     release(shared.query_empty[warpgroup]);
     wait_value(key_count - 1);
     settle(c, key_count - 2, o);
-    if (one_more) {
+    if (in_odd) {
       start_output(o, odd, key_count - 1);
     } else {
       start_output(o, even, key_count - 1);
@@ -162,11 +175,8 @@ struct Consumer {
     release(shared.value_empty[Ring::slot(key_count - 1)]);
   }
 
-  // The output of the tile before, then the scores of `tile`; its softmax runs under the other warpgroups'
-  // products. One set of weights is enough.
-  template <bool kMask>
-  __device__ void step_in_turn(int tile, Weights<C>& w, Rows& rows, Output<C>& o) {
-    Scores<C> s;
+  // The output of the tile before, whose weights are w, then the scores of the next.
+  __device__ void multiply_in_turn(const Weights<C>& w, Scores<C>& s, Output<C>& o) {
     wait_value(key_count - 1);
     wait_key();
     wait_turn();
@@ -174,24 +184,30 @@ struct Consumer {
     start_scores(s);
     pass_turn();
     ptx::wgmma_wait<0>();
+    ptx::pin(s);
     release(shared.value_empty[Ring::slot(key_count - 1)]);
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
-    if constexpr (kMask) mask(s, tile);
-    float shrink[2];
-    if (continue_softmax<C, T>(w, s, rows, factor(), shrink)) rescale<C>(o, shrink);
   }
 
+  // A warpgroup's softmax runs under the other warpgroups' products. One set of weights is enough, and there
+  // is one place where products are issued: what has grown can be mended outside the loop as well.
   __device__ void attend_in_turn(const KeyTiles& range, Rows& rows, Output<C>& o) {
     Weights<C> w;
     int tile = range.first + range.count - 1;
     first_step(tile, w, rows);
-    for (--tile; tile >= range.first; --tile) {
-      if (needs_mask(tile)) {
-        step_in_turn<true>(tile, w, rows, o);
-      } else {
-        step_in_turn<false>(tile, w, rows, o);
+    for (;;) {
+      Scores<C> s;
+      while (--tile >= range.first) {
+        multiply_in_turn(w, s, o);
+        if (kGeneral) mask(s, tile);
+        if (needs_mask(tile) || !continue_softmax<C, T>(w, s, rows, factor())) break;
       }
+      if (tile < range.first) break;
+      if (needs_mask(tile)) mask(s, tile);
+      float shrink[2];
+      grown_softmax<C, T>(w, s, rows, factor(), shrink);
+      rescale<C>(o, shrink);
     }
     release(shared.query_empty[warpgroup]);
     wait_value(key_count - 1);

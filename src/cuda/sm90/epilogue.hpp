@@ -29,6 +29,11 @@ __device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
   }
 }
 
+template <bool kValue>
+struct Constant {
+  static constexpr bool value = kValue;
+};
+
 // The thread's two rows in global memory, and how they end.
 template <class T>
 struct RowEnds {
@@ -56,28 +61,27 @@ struct RowEnds {
     sound[r] = there[r] && state.sum == state.sum;
   }
 
-  // 32 columns from first_column on: x[m] has columns 8 m + ... of the first row, then of the second.
+  // 32 columns from first_column on: x[m] has columns 8 m + ... of the first row, then of the second. Of the
+  // last 16 bytes of a row kPartial writes what belongs to it, where that is not all.
+  template <bool kPartial>
   __device__ void write(const float4 (&x)[4], int first_column, int lane) {
     unsigned words[2][4];
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
-      const float y[2][2] = {{x[m].x * inverse[0], x[m].y * inverse[0]},
-                             {x[m].z * inverse[1], x[m].w * inverse[1]}};
+      words[0][m] = tile::pack<T>(x[m].x * inverse[0], x[m].y * inverse[0]);
+      words[1][m] = tile::pack<T>(x[m].z * inverse[1], x[m].w * inverse[1]);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        words[r][m] = tile::pack<T>(y[r][0], y[r][1]);
-        check[r] = tile::note_not_finite<T>(check[r], words[r][m]);
-      }
+      for (int r = 0; r < 2; ++r) check[r] = tile::note_not_finite<T>(check[r], words[r][m]);
     }
     const int column = first_column + 8 * (lane % 4);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       transpose_quad(words[r], lane);
       T* const to = out + 8 * r * stride + column;
-      if (!there[r]) continue;
-      if (column + 8 <= columns) {
-        ptx::store_words(to, words[r][0], words[r][1], words[r][2], words[r][3]);
-      } else {
+      if constexpr (!kPartial) {
+        if (there[r] && column + 8 <= columns)
+          ptx::store_words(to, words[r][0], words[r][1], words[r][2], words[r][3]);
+      } else if (there[r] && column < columns && column + 8 > columns) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
           if (column + i < columns)
@@ -85,6 +89,19 @@ struct RowEnds {
                 static_cast<unsigned short>(words[r][i / 2] >> 16 * (i % 2));
       }
     }
+  }
+  // Of kColumns columns from first_column on; columns_of(n) has columns 8 n + ... of them.
+  template <int kColumns, class ColumnsOf>
+  __device__ void write_all(int first_column, int lane, ColumnsOf columns_of) {
+    const auto write_each = [&](auto partial) {
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; n += 4) {
+        const float4 x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
+        write<partial.value>(x, first_column + 8 * n, lane);
+      }
+    };
+    write_each(Constant<false>{});
+    if (columns % 8 != 0) write_each(Constant<true>{});
   }
 
   // Something came out that is not finite although the sum is sound: see tile/careful.hpp.
@@ -105,14 +122,8 @@ __device__ inline bool write_output(const Params& p, const Place& at, int first_
     rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
     ends.end(p, view, row, at.head, r, {rows.reference[r], rows.sum[r]}, lane % 4 == 0);
   }
-#pragma unroll
-  for (int n = 0; n < C.value_dim / 8; n += 4) {
-    float4 x[4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-      x[m] = make_float4(o[4 * (n + m)], o[4 * (n + m) + 1], o[4 * (n + m) + 2], o[4 * (n + m) + 3]);
-    ends.write(x, 8 * n, lane);
-  }
+  ends.template write_all<C.value_dim>(
+      0, lane, [&](int n) { return make_float4(o[4 * n], o[4 * n + 1], o[4 * n + 2], o[4 * n + 3]); });
   return __any_sync(0xffffffffu, ends.suspect());
 }
 

@@ -9,18 +9,6 @@
 
 namespace tessera::cuda::sm90 {
 
-// Row r (0 or 1) of the thread sees keys low ... high - 1, counted from the thread's first key.
-template <Config C>
-__device__ inline void hide_by_position(Scores<C>& s, int r, int low, int high) {
-#pragma unroll
-  for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int key = 8 * n + e;
-      if (key < low || key >= high) s[4 * n + 2 * r + e] = tile::minus_infinity();
-    }
-}
-
 // first_row: of the warpgroup. The thread's rows and their band are worked out anew each time: there is no
 // register to keep them in through the tiles that need no masking.
 template <Config C, class T, bool kGeneral>
@@ -31,20 +19,14 @@ __device__ inline void mask_scores(Scores<C>& s, const Params& p, const Place& a
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int query = min(row + 8 * r, p.queries - 1);
+    const auto score = [&](int n, int e) -> float& { return s[4 * n + 2 * r + e]; };
     if constexpr (kGeneral) {
       const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-      const tile::ScoreRow options = tile::score_row(p, view, {query, at.head});
-#pragma unroll
-      for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float& x = s[4 * n + 2 * r + e];
-          x = tile::general_score(p, band, options, key0 + 8 * n + e, x);
-        }
+      tile::apply_options<C.keys>(p, band, tile::score_row(p, view, {query, at.head}), key0, score);
     } else {
       const int position = query + band.offset;
-      hide_by_position<C>(s, r, position - band.left - key0,
-                          min(position + band.right + 1, band.keys) - key0);
+      tile::hide_by_position<C.keys>(position - band.left - key0,
+                                     min(position + band.right + 1, band.keys) - key0, score);
     }
   }
 }

@@ -15,38 +15,29 @@ struct Producer {
 
   using Ring = RingPlace<C.stages>;
 
-  // One box of every 64 columns.
-  __device__ void copy_tile(char* to, int blocks, int rows, const TensorMap* map, unsigned barrier, int row,
-                            int head, int batch) {
-    for (int b = 0; b < blocks; ++b)
-      ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
-  }
   __device__ void load_query(const Place& at) {
 #pragma unroll
     for (int w = 0; w < C.consumers; ++w) {
-      const unsigned full = ptx::shared_address(&shared.query_full[w]);
       ptx::barrier_wait(ptx::shared_address(&shared.query_empty[w]), (query_count & 1) ^ 1);
-      ptx::barrier_expect(full, C.query_bytes());
-      copy_tile(shared.query[w], C.blocks(), 64, &p.query, full, at.row_tile * C.rows() + 64 * w, at.head,
-                at.batch);
+      copy_tile(shared.query[w], C.blocks(), 64, &p.query, shared.query_full[w],
+                at.row_tile * C.rows() + 64 * w, at.head, at.batch);
     }
     ++query_count;
   }
   __device__ void load_key(int tile, int head, int batch) {
-    const unsigned slot = Ring::slot(key_count);
-    const unsigned full = ptx::shared_address(&shared.key_full[slot]);
-    ptx::barrier_wait(ptx::shared_address(&shared.key_empty[slot]), Ring::parity(key_count) ^ 1);
-    ptx::barrier_expect(full, C.key_bytes());
-    copy_tile(shared.key[slot], C.blocks(), C.keys, &p.key, full, tile * C.keys, head, batch);
-    ++key_count;
+    const unsigned slot = wait_for_room(shared.key_empty, key_count++);
+    copy_tile(shared.key[slot], C.blocks(), C.keys, &p.key, shared.key_full[slot], tile * C.keys, head,
+              batch);
   }
   __device__ void load_value(int tile, int head, int batch) {
-    const unsigned slot = Ring::slot(value_count);
-    const unsigned full = ptx::shared_address(&shared.value_full[slot]);
-    ptx::barrier_wait(ptx::shared_address(&shared.value_empty[slot]), Ring::parity(value_count) ^ 1);
-    ptx::barrier_expect(full, C.value_bytes());
-    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, full, tile * C.keys, head, batch);
-    ++value_count;
+    const unsigned slot = wait_for_room(shared.value_empty, value_count++);
+    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, shared.value_full[slot], tile * C.keys,
+              head, batch);
+  }
+  // The slot of the n-th tile of a ring.
+  __device__ static unsigned wait_for_room(unsigned long long (&empty)[C.stages], unsigned n) {
+    ptx::barrier_wait(ptx::shared_address(&empty[Ring::slot(n)]), Ring::parity(n) ^ 1);
+    return Ring::slot(n);
   }
 
   __device__ void run() {

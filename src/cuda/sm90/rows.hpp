@@ -30,7 +30,7 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
     if (variant == Variant::tall) c = {dim, value_dim, 4, 64, 8, false, false};
   } else if (dim > 128) {
     c.overlap = value_dim <= 128;
-    c.keys = dim == 256 ? 80 : value_dim == 192 ? 96 : 128;
+    c.keys = dim == 256 ? 80 : 96;
   }
   if (variant == Variant::split && dim == 128) c.keys = 64;
   if (variant == Variant::general) {  // what the options need of each row takes registers too

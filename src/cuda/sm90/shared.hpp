@@ -4,6 +4,7 @@
 
 #include "cuda/ptx/async_copy.hpp"
 #include "cuda/ptx/barrier.hpp"
+#include "cuda/ptx/tensor_copy.hpp"
 #include "cuda/sm90/config.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -19,6 +20,15 @@ struct Shared {
   unsigned long long value_full[C.stages], value_empty[C.stages];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 };
+
+// Asks for a tile, one box of every 64 columns; `full` counts its bytes.
+__device__ inline void copy_tile(char* to, int blocks, int rows, const TensorMap* map,
+                                 unsigned long long& full, int row, int head, int batch) {
+  const unsigned barrier = ptx::shared_address(&full);
+  ptx::barrier_expect(barrier, blocks * rows * 128);
+  for (int b = 0; b < blocks; ++b)
+    ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
+}
 
 // Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
 template <int kSlots>

@@ -15,11 +15,8 @@ using Weights = unsigned[C.keys / 16][4];
 template <Config C>
 using Output = float[C.value_dim / 2];
 
-// Exponents are taken against `reference`. It is the largest score of the first tile, and stays until a row's
-// weights grow so far above 1 that they might leave the range of f16: then the row starts over with the
-// largest score there is now. So the maximum, which costs as much as a third of all the rest, is not taken
-// for most tiles, and O is hardly ever rescaled. Scores times log2(e) throughout.
-inline constexpr float kMostSum = 4096.0f;  // of one thread's weights in a row of one tile
+// A thread's two rows. Exponents are taken against `reference`, which hardly ever moves: see tile::kMostSum.
+// Scores times log2(e) throughout.
 struct Rows {
   float reference[2], sum[2];
 };
@@ -76,32 +73,38 @@ __device__ inline void start_softmax(Weights<C>& w, const Scores<C>& s, Rows& ro
   exponentiate<C, T>(w, s, rows, factor, rows.sum);
 }
 
-// Any later one. True if O has to be multiplied by `shrink`.
+// Any later one, as long as nothing has grown too far. False if something has: then only the weights are
+// written, and grown_softmax is to follow.
 template <Config C, class T>
-__device__ inline bool continue_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor,
-                                        float (&shrink)[2]) {
+__device__ inline bool continue_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor) {
   float sum[2];
   exponentiate<C, T>(w, s, rows, factor, sum);
-  const bool grew = !(fmaxf(sum[0], sum[1]) <= kMostSum);
-  const bool any = __any_sync(0xffffffffu, grew);
-  if (any) {
-    float largest[2];
-    find_largest<C>(s, largest);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      // Each row decides for itself: no row's bits depend on its neighbours.
-      const unsigned ballot = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
-      const bool mine = (ballot >> (threadIdx.x % 32 & ~3u) & 15u) != 0;
-      const float reference = mine ? largest[r] * factor : rows.reference[r];
-      shrink[r] = tile::fast_exp2(rows.reference[r] - reference);
-      rows.reference[r] = reference;
-      rows.sum[r] *= shrink[r];
-    }
-    exponentiate<C, T>(w, s, rows, factor, sum);
-  }
+  if (__any_sync(0xffffffffu, !(fmaxf(sum[0], sum[1]) <= tile::kMostSum))) return false;
   rows.sum[0] += sum[0];
   rows.sum[1] += sum[1];
-  return any;
+  return true;
+}
+
+// The same whatever has grown. O has to be multiplied by `shrink`.
+template <Config C, class T>
+__device__ inline void grown_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor,
+                                     float (&shrink)[2]) {
+  float sum[2], largest[2];
+  exponentiate<C, T>(w, s, rows, factor, sum);
+  find_largest<C>(s, largest);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    // Each row decides for itself: no row's bits depend on its neighbours.
+    const unsigned ballot = __ballot_sync(0xffffffffu, !(sum[r] <= tile::kMostSum));
+    const bool mine = (ballot >> (threadIdx.x % 32 & ~3u) & 15u) != 0;
+    const float reference = mine ? largest[r] * factor : rows.reference[r];
+    shrink[r] = tile::fast_exp2(rows.reference[r] - reference);
+    rows.reference[r] = reference;
+    rows.sum[r] *= shrink[r];
+  }
+  exponentiate<C, T>(w, s, rows, factor, sum);
+  rows.sum[0] += sum[0];
+  rows.sum[1] += sum[1];
 }
 
 template <Config C>

@@ -45,20 +45,13 @@ struct SplitBlock {
   __device__ int tiles() const { return (range.count - warpgroup + C.consumers - 1) / C.consumers; }
   __device__ int tile_of(int i) const { return range.first + warpgroup + i * C.consumers; }
 
-  __device__ void copy(char* to, int blocks, int rows, const TensorMap* map, unsigned long long& barrier,
-                       int row, int head) const {
-    const unsigned full = ptx::shared_address(&barrier);
-    ptx::barrier_expect(full, blocks * rows * 128);
-    for (int b = 0; b < blocks; ++b)
-      ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, full, 64 * b, row, head, at.batch);
-  }
   __device__ void load_key(int i) const {
-    copy(shared.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
-         shared.key_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
+    copy_tile(shared.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
+              shared.key_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head, at.batch);
   }
   __device__ void load_value(int i) const {
-    copy(shared.value[warpgroup][i % C.stages], C.value_blocks(), C.keys, &p.value,
-         shared.value_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head);
+    copy_tile(shared.value[warpgroup][i % C.stages], C.value_blocks(), C.keys, &p.value,
+              shared.value_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head, at.batch);
   }
 
   // The leader of each warpgroup: its own barriers, and at once the first copies.
@@ -72,7 +65,8 @@ struct SplitBlock {
   }
   __device__ void start_copies() const {
     if (warpgroup == 0)
-      copy(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head);
+      copy_tile(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head,
+                at.batch);
     for (int i = 0; i < C.stages && i < tiles(); ++i) load_key(i);
     for (int i = 0; i < C.stages && i < tiles(); ++i) load_value(i);
   }
@@ -122,7 +116,10 @@ struct SplitBlock {
         rows.sum[1] += rest[1];
       } else {
         float shrink[2];
-        if (continue_softmax<C, T>(w, s, rows, factor, shrink)) rescale<C>(o, shrink);
+        if (!continue_softmax<C, T>(w, s, rows, factor)) {
+          grown_softmax<C, T>(w, s, rows, factor, shrink);
+          rescale<C>(o, shrink);
+        }
         wait_value(slot, parity);
         start_output<C, T>(o, w, value);
       }
@@ -189,12 +186,8 @@ struct SplitBlock {
       }
       ends.end(p.problem, view, row, at.head, r, state, warpgroup == 0 && lane % 4 == 0);
     }
-#pragma unroll
-    for (int n = 0; n < kShare; n += 4) {
-      const float4 x[4] = {merged(o, factor, n), merged(o, factor, n + 1), merged(o, factor, n + 2),
-                           merged(o, factor, n + 3)};
-      ends.write(x, 8 * (warpgroup * kShare + n), lane);
-    }
+    ends.template write_all<8 * kShare>(8 * kShare * warpgroup, lane,
+                                        [&](int n) { return merged(o, factor, n); });
     if (__syncthreads_or(static_cast<int>(ends.suspect())) == 0) return;
     constexpr int kRows = 64 * 32 / kThreads;  // of a warp
     const int first = at.row_tile * 64 + static_cast<int>(threadIdx.x) / 32 * kRows;
