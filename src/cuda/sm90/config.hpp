@@ -12,6 +12,7 @@ struct Config {
   int stages;          // K and V tiles in flight
   bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
+  bool ahead = false;  // the next row tile's first scores are computed while this one is written
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }

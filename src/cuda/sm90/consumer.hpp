@@ -30,7 +30,8 @@ struct Consumer {
   int warpgroup;
   Tiles tiles;
   unsigned key_count = 0;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
-  int2 unmasked = {};      // key tiles [x, y) of the row tile need no masking
+  unsigned query_parity = 0;
+  int2 unmasked = {};  // key tiles [x, y) of the row tile need no masking
 
   using Ring = RingPlace<C.stages>;
 
@@ -116,11 +117,14 @@ struct Consumer {
     return !kGeneral && (tile < unmasked.x || tile >= unmasked.y);
   }
 
-  // The last key tile, which has nothing before it.
-  __device__ void first_step(int tile, Weights<C>& w, Rows& rows) {
-    Scores<C> s;
+  // A row tile's first scores, those of its last key tile.
+  __device__ void start_first(Scores<C>& s) {
+    ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), query_parity);
+    query_parity ^= 1;
     wait_key();
     start_scores(s);
+  }
+  __device__ void finish_first(int tile, Scores<C>& s, Weights<C>& w, Rows& rows) {
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     release(shared.key_empty[Ring::slot(key_count)]);
@@ -141,7 +145,11 @@ struct Consumer {
     Carried c = {{1.0f, 1.0f}, false, false, false};
     Weights<C> even, odd;  // in turn, so that none has to be copied
     int tile = range.first + range.count - 1;
-    first_step(tile, even, rows);
+    {
+      Scores<C> s;
+      start_first(s);
+      finish_first(tile, s, even, rows);
+    }
     bool in_odd = false;  // where the last weights are
     for (;;) {
       Scores<C> s;
@@ -192,10 +200,10 @@ struct Consumer {
 
   // A warpgroup's softmax runs under the other warpgroups' products. One set of weights is enough, and there
   // is one place where products are issued: what has grown can be mended outside the loop as well.
-  __device__ void attend_in_turn(const KeyTiles& range, Rows& rows, Output<C>& o) {
+  __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, Rows& rows, Output<C>& o) {
     Weights<C> w;
     int tile = range.first + range.count - 1;
-    first_step(tile, w, rows);
+    finish_first(tile, first, w, rows);
     for (;;) {
       Scores<C> s;
       while (--tile >= range.first) {
@@ -219,28 +227,60 @@ struct Consumer {
   __device__ void run() {
     if (C.ping_pong && warpgroup == C.consumers - 1) pass_turn();
     if (ptx::thread_x() % 32 == 0) suspect() = 0;
-    unsigned query_parity = 0;
-    for (; !tiles.done(); tiles.advance()) {
-      Rows rows;
-      Output<C> o;
-#pragma unroll
-      for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
-      const KeyTiles range = enter(tiles.place());
-      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), query_parity);
-      query_parity ^= 1;
-      if constexpr (C.overlap) {
-        attend_overlapped(range, rows, o);
-      } else {
-        attend_in_turn(range, rows, o);
-      }
-      ptx::await_kernels_before();
-      const Place at = tiles.place();
-      if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0)
-        suspect() = 1;
+    if constexpr (C.ahead) {
+      run_ahead();
+    } else {
+      run_one_by_one();
     }
     if (C.ping_pong && warpgroup == 0) wait_turn();  // take the last turn, so that no arrival is left over
     __syncwarp();
     if (suspect() != 0) recompute();
+  }
+
+  __device__ void run_one_by_one() {
+    for (; !tiles.done(); tiles.advance()) {
+      Rows rows;
+      Output<C> o;
+      clear(o);
+      const KeyTiles range = enter(tiles.place());
+      if constexpr (C.overlap) {
+        attend_overlapped(range, rows, o);
+      } else {
+        Scores<C> first;
+        start_first(first);
+        attend_in_turn(range, first, rows, o);
+      }
+      write(tiles.place(), rows, o);
+    }
+  }
+
+  __device__ void run_ahead() {
+    static_assert(!C.overlap);
+    Scores<C> first;
+    Rows rows;
+    Output<C> o;
+    KeyTiles range = enter(tiles.place());
+    start_first(first);
+    for (;;) {
+      clear(o);
+      attend_in_turn(range, first, rows, o);
+      const Place at = tiles.place();
+      tiles.advance();
+      if (tiles.done()) return write(at, rows, o);
+      range = enter(tiles.place());
+      start_first(first);
+      write(at, rows, o);
+    }
+  }
+
+  __device__ static void clear(Output<C>& o) {
+#pragma unroll
+    for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+  }
+
+  __device__ void write(const Place& at, Rows& rows, const Output<C>& o) const {
+    ptx::await_kernels_before();
+    if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0) suspect() = 1;
   }
 
   // The key tiles of a row tile, worked out while its Q is on the way.

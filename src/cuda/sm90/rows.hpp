@@ -27,15 +27,17 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
   Config c{dim, value_dim, 2, 128, 2, true, true};
   if (dim == 64) {
     c.overlap = false;
-    if (variant == Variant::tall) c = {dim, value_dim, 4, 64, 8, false, false};
+    if (variant == Variant::tall) c = {dim, value_dim, 4, 64, 8, false, false, true};
   } else if (dim > 128) {
     c.overlap = value_dim <= 128;
+    c.ahead = !c.overlap;
     c.keys = dim == 256 ? 80 : 96;
   }
   if (variant == Variant::split && dim == 128) c.keys = 64;
   if (variant == Variant::general) {  // what the options need of each row takes registers too
     c.keys = 64;
     c.overlap = value_dim <= 128;  // past that, with two sets of weights, they do not fit
+    c.ahead = false;
   }
   return c;
 }
