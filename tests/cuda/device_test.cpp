@@ -193,7 +193,8 @@ TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
 
 // Calls of a stream in a row, each with the last one's output for its query, and writing where that one read.
 // `pause` after every call: then nothing can start before the last one has ended.
-std::vector<unsigned char> chained(const OnGpu& there, bool pause, std::string* complaint) {
+std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool pause,
+                                   std::string* complaint) {
   constexpr int kCalls = 25;
   const std::size_t bytes = there.instance.output_bytes().size();
   std::vector<unsigned char> result(bytes);
@@ -209,6 +210,7 @@ std::vector<unsigned char> chained(const OnGpu& there, bool pause, std::string* 
   if (!check(cuda::runtime::Stream::create(0, &stream))) return {};
   tessera_device device = gpu_device();
   device.stream = stream.get();
+  device.kernel = kernel;
   tessera_attention call = there.problem;
   for (int n = 0; n < kCalls; ++n) {
     call.query.data = buffers[n % 2].data();
@@ -233,13 +235,15 @@ TEST(Device, CallsInARowSeeEachOthersResults) {
         "b1 h16 q512 d128 bf16 scale=2", "b2 h16 q512 d128 f16 scale=2 softcap=30",
         "b2 h8 q512 d256 f16 scale=2", "b2 h8 q40 d64 f16 scale=2"}) {
     const OnGpu there(words);
-    std::string complaint;
-    const std::vector<unsigned char> wanted = chained(there, true, &complaint);
-    for (int round = 0; round < 10 && complaint.empty(); ++round) {
-      const std::vector<unsigned char> got = chained(there, false, &complaint);
-      ASSERT_TRUE(got == wanted) << words << ", round " << round;
+    for (const char* const kernel : {static_cast<const char*>(nullptr), "sm80"}) {  // null: the plan's choice
+      std::string complaint;
+      const std::vector<unsigned char> wanted = chained(there, kernel, true, &complaint);
+      for (int round = 0; round < 10 && complaint.empty(); ++round) {
+        const std::vector<unsigned char> got = chained(there, kernel, false, &complaint);
+        ASSERT_TRUE(got == wanted) << words << ", round " << round << ", sm80 " << (kernel != nullptr);
+      }
+      EXPECT_EQ(complaint, "") << words;
     }
-    EXPECT_EQ(complaint, "") << words;
   }
 }
 

@@ -16,20 +16,44 @@ struct Shape {
   const char* name;
   Variant variant;
   const char* queries_and_dims;
+  const char* where_later_rows_see_more = nullptr;  // queries and dims that go to the variant then
 };
+
+struct Row {
+  const char* dtype_and_options;
+  Input input;
+  bool later_rows_see_more = false;
+};
+
+constexpr Row kRows[] = {{"f16", Input::normal},
+                         {"bf16 causal=top-left layout=bshd", Input::normal, true},
+                         {"f16 causal=bottom-right sinks", Input::dominant, true},  // k < q: rows see nothing
+                         {"bf16 causal=bottom-right window=40,0", Input::normal},
+                         {"f16 lengths", Input::nonfinite}};
 
 class VariantsOf : public testing::TestWithParam<Shape> {};
 
+cases::Instance instance_of(const Shape& shape, const Row& row, int heads) {
+  return cases::Instance(
+      case_of(fmt::format("b1 h{} {} {}", heads,
+                          row.later_rows_see_more ? shape.where_later_rows_see_more : shape.queries_and_dims,
+                          row.dtype_and_options)),
+      row.input, 5);
+}
+
+void expect_choice(const Shape& shape, const Row& row, const cases::Instance& instance, int sms) {
+  core::Problem problem;
+  ASSERT_TRUE(core::validate(instance.problem(), &problem).ok());
+  EXPECT_EQ(cuda::sm90::choose(problem, sms).variant, shape.variant) << row.dtype_and_options;
+}
+
 // On a problem with as many heads as there are SMs.
-void expect_passes(const Shape& shape, const char* dtype_and_options, Input input) {
+void expect_passes(const Shape& shape, const Row& row) {
   const cuda::runtime::Gpu* const gpu = cuda::runtime::find_gpu(0, nullptr);
   tessera_device device = gpu_device();
   device.kernel = "sm90";
-  cases::Instance instance(
-      case_of(fmt::format("b1 h{} {} {}", gpu->sms, shape.queries_and_dims, dtype_and_options)), input, 5);
-  core::Problem problem;
-  ASSERT_TRUE(core::validate(instance.problem(), &problem).ok());
-  EXPECT_EQ(cuda::sm90::choose(problem, gpu->sms).variant, shape.variant) << dtype_and_options;
+  cases::Instance instance = instance_of(shape, row, gpu->sms);
+  expect_choice(shape, row, instance, gpu->sms);
   const cases::Verdict verdict = cases::judge(instance, cases::expect(instance), device);
   EXPECT_TRUE(verdict.passed) << verdict.why << "\n" << verdict.reproduce;
 }
@@ -41,15 +65,13 @@ void expect_passes(const Shape& shape, const char* dtype_and_options, Input inpu
 
 TEST_P(VariantsOf, PassTheGatesWithEveryOptionTheyHave) {
   SKIP_WITHOUT_SM90_GPU();
-  const struct {
-    const char* dtype_and_options;
-    Input input;
-  } rows[] = {{"f16", Input::normal},
-              {"bf16 causal=top-left layout=bshd", Input::normal},
-              {"f16 causal=bottom-right sinks", Input::dominant},  // rows that see nothing, where k < q
-              {"bf16 causal=bottom-right window=40,0", Input::normal},
-              {"f16 lengths", Input::nonfinite}};
-  for (const auto& row : rows) expect_passes(GetParam(), row.dtype_and_options, row.input);
+  for (const Row& row : kRows) expect_passes(GetParam(), row);
+}
+
+// Without a GPU as well: else a change of the cost model would show on a GPU alone.
+TEST_P(VariantsOf, AreChosenOnAnH200) {
+  constexpr int kSms = 132;
+  for (const Row& row : kRows) expect_choice(GetParam(), row, instance_of(GetParam(), row, kSms), kSms);
 }
 
 // The last 16 bytes of an output row belong to it only in part; what is behind them must stay as it is.
@@ -59,18 +81,19 @@ TEST(Variants, WriteNothingBehindTheLastColumn) {
        {Shape{"", Variant::split, "q60 k90 d60 v44"}, Shape{"", Variant::plain, "q120 k90 d60 v44"},
         Shape{"", Variant::tall, "q250 k90 d60 v44"}, Shape{"", Variant::split, "q60 k90 d120 v100"},
         Shape{"", Variant::plain, "q120 k90 d120 v101"}, Shape{"", Variant::plain, "q100 k90 d250 v233"}})
-    expect_passes(shape, "f16 layout=aligned", Input::normal);
+    expect_passes(shape, {"f16 layout=aligned", Input::normal});
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, VariantsOf,
-                         testing::Values(Shape{"split_d64", Variant::split, "q60 k200 d64"},
-                                         Shape{"plain_d64", Variant::plain, "q120 k200 d64"},
-                                         Shape{"tall_d64", Variant::tall, "q250 k150 d64"},
-                                         Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64"},
-                                         Shape{"split_d128", Variant::split, "q60 k150 d128"},
-                                         Shape{"plain_d128", Variant::plain, "q120 k300 d128"},
-                                         Shape{"plain_d256", Variant::plain, "q100 k100 d256"}),
-                         [](const auto& param) { return param.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, VariantsOf,
+    testing::Values(Shape{"split_d64", Variant::split, "q60 k200 d64", "q60 k200 d64"},
+                    Shape{"plain_d64", Variant::plain, "q120 k200 d64", "q256 k200 d64"},
+                    Shape{"tall_d64", Variant::tall, "q250 k150 d64", "q384 k150 d64"},
+                    Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64", "q500 k100 d64"},
+                    Shape{"split_d128", Variant::split, "q60 k150 d128", "q60 k150 d128"},
+                    Shape{"plain_d128", Variant::plain, "q120 k300 d128", "q256 k200 d128"},
+                    Shape{"plain_d256", Variant::plain, "q100 k100 d256", "q100 k100 d256"}),
+    [](const auto& param) { return param.param.name; });
 
 }  // namespace
 }  // namespace tessera::testing_cuda

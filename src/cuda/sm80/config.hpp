@@ -15,7 +15,8 @@ struct Config {
   int stages;          // K and V tiles in flight
   bool overlap;        // the next tile's Q K is issued before this tile's softmax
   bool query_in_registers;
-  int min_blocks;  // blocks per SM that the register budget aims at
+  int min_blocks;     // blocks per SM that the register budget aims at
+  bool lazy = false;  // how references of rows move: see softmax.hpp
 
   TESSERA_CONSTEXPR int rows() const { return row_warps * row_tiles * 16; }
   TESSERA_CONSTEXPR int warps() const { return row_warps * key_splits; }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/ptx/registers.hpp"
-#include "cuda/sm80/mainloop.hpp"
+#include "cuda/sm80/softmax.hpp"
 #include "cuda/tile/careful.hpp"
 
 namespace tessera::cuda::sm80 {

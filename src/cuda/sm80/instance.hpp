@@ -1,6 +1,7 @@
 // What an instance file compiles: the kernels of one dtype and head dim.
 #pragma once
 
+#include "cuda/ptx/dependent_launch.hpp"
 #include "cuda/sm80/dispatch.hpp"
 #include "cuda/sm80/kernel.hpp"
 
@@ -28,6 +29,10 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
                                   config_for(kArch, kDim, kValueDim, kVariant).min_blocks)
     attend(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];
+  if constexpr (starts_early(kArch)) {
+    ptx::let_next_kernel_start();
+    ptx::await_kernels_before();
+  }
   attend_tile<config_for(kArch, kDim, kValueDim, kVariant), typename ElementType<kElement>::Type,
               kVariant == Variant::general>(p, shared, GridPlace{});
 }

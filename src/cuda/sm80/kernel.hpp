@@ -3,9 +3,9 @@
 //   block: one tile of query rows of one (batch, head or pack of heads)
 //
 //   copies   | Q K0 | K1 V0 | K2 V1 | ...          cp.async, C.stages slots each for K and V
-//   tile i   | barrier | start K(i+s) V(i+s-1)
+//   tile i   | barrier | start K(i+s) V(i+s-1) | rescale O if needed
 //            | S(i+1) = Q K(i+1)   beside   P(i) = exp2(S(i))      (C.overlap: in one stretch of code)
-//            | O += P(i) V(i)
+//            | O += P(i) V(i)      beside   a look at S(i+1)
 //
 // One barrier a tile: it says both that the copies for this tile have landed and that everyone is done with
 // the slots that are filled next.
@@ -115,7 +115,7 @@ struct Block {
 
   // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
   template <bool kLast, bool kMaskNext>
-  __device__ void step(int i, Scores<C>& s, Rows<C>& rows, Output<C>& o, const Query<C>& q) {
+  __device__ void step(int i, Scores<C>& s, Rows<C>& rows, Output<C>& o, const Query<C>& q, bool& grew) {
     ptx::wait_copies<C.stages - 2>();
     __syncthreads();
     if constexpr (!kLast) {
@@ -123,15 +123,17 @@ struct Block {
       start_value(i + C.stages - 1);
     }
     ptx::commit_copies();
+    if (grew) rescale<C>(rows, o, factor);
     Weights<C> w;
     if constexpr (kLast) {
-      softmax<C, T>(w, s, rows, o, factor);
+      take_weights<C, T>(w, s, rows, o, factor);
       multiply_weights_value<C, T>(o, w, lanes.value_of(i));
     } else if constexpr (C.overlap) {
       Scores<C> next;
       multiply_query_key<C, T>(next, q, lanes.query, lanes.key_of(i + 1));
-      softmax<C, T>(w, s, rows, o, factor);
+      take_weights<C, T>(w, s, rows, o, factor);
       if constexpr (kMaskNext) mask(next, i + 1);
+      grew = look_at<C>(next, rows, factor);
       multiply_weights_value<C, T>(o, w, lanes.value_of(i));
 #pragma unroll
       for (int m = 0; m < C.row_tiles; ++m)
@@ -140,10 +142,11 @@ struct Block {
 #pragma unroll
           for (int e = 0; e < 4; ++e) s[m][n][e] = next[m][n][e];
     } else {
-      softmax<C, T>(w, s, rows, o, factor);
+      take_weights<C, T>(w, s, rows, o, factor);
       multiply_weights_value<C, T>(o, w, lanes.value_of(i));
       multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(i + 1));
       if constexpr (kMaskNext) mask(s, i + 1);
+      grew = look_at<C>(s, rows, factor);
     }
   }
 
@@ -173,16 +176,16 @@ struct Block {
     start_rows<C>(rows, o);  // not before: the copies above need registers too
     const int2 unmasked = ptx::load_shared_8(shared + C.unmasked_offset());
     if (needs_mask(0, unmasked)) mask(s, 0);
-    start_references<C>(s, rows, factor);
+    bool grew = look_at_first<C>(s, rows, factor);
     int i = 0;
     for (; (i + 1) * C.tile_keys() < length; ++i) {
       if (needs_mask(i + 1, unmasked)) {
-        step<false, true>(i, s, rows, o, q);
+        step<false, true>(i, s, rows, o, q, grew);
       } else {
-        step<false, false>(i, s, rows, o, q);
+        step<false, false>(i, s, rows, o, q, grew);
       }
     }
-    step<true, false>(i, s, rows, o, q);
+    step<true, false>(i, s, rows, o, q, grew);
   }
 };
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "cuda/ptx/matrix.hpp"
-#include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/config.hpp"
 #include "cuda/sm80/loads.hpp"
 #include "cuda/tile/element.hpp"
@@ -23,14 +22,6 @@ template <Config C>
 using Output = float[C.row_tiles][C.value_dim / 8][4];
 template <Config C>
 using Query = unsigned[C.query_in_registers ? C.row_tiles : 1][C.query_in_registers ? C.dim / 16 : 1][4];
-
-// A thread's rows: two per 16-row tile. Exponents are taken against `reference`: see tile/softmax.hpp.
-template <Config C>
-struct Rows {
-  static constexpr int kCount = 2 * C.row_tiles;
-  float reference[kCount];
-  float sum[kCount];  // this thread's part
-};
 
 // Where a lane finds its first fragments: shared-memory addresses, for K and V in the ring's first slot.
 template <Config C>
@@ -105,78 +96,5 @@ __device__ inline void multiply_weights_value(Output<C>& o, const Weights<C>& w,
 __device__ inline int thread_row(int thread, int m, int h) { return 16 * m + 8 * h + thread % 32 / 4; }
 // First of the two keys of fragment n that this thread holds.
 __device__ inline int thread_key(int thread, int n) { return 8 * n + 2 * (thread % 4); }
-
-// Of row h of 16-row tile m, over the four threads that share it.
-template <Config C>
-__device__ inline float largest_score(const Scores<C>& s, int m, int h) {
-  float largest = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
-#pragma unroll
-  for (int n = 1; n < C.keys / 8; ++n) largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-  largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-  return fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-}
-
-// The first reference of every row: the largest score of its first tile. `factor` turns scores into exponents
-// of 2.
-template <Config C>
-__device__ inline void start_references(const Scores<C>& s, Rows<C>& rows, float factor) {
-#pragma unroll
-  for (int r = 0; r < Rows<C>::kCount; ++r)  // a row that sees nothing yet keeps a finite one
-    rows.reference[r] = fmaxf(largest_score<C>(s, r / 2, r % 2) * factor, tile::kLowest);
-}
-
-// Scores of 16-row tile m to weights, rounded to 16 bits, and their sums.
-template <Config C, class T>
-__device__ inline void exponentiate(Weights<C>& w, const Scores<C>& s, const Rows<C>& rows, int m,
-                                    float factor, float (&sum)[2]) {
-#pragma unroll
-  for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float reference = rows.reference[2 * m + h];
-      const float x = tile::fast_exp2(fmaf(s[m][n][2 * h], factor, -reference));
-      const float y = tile::fast_exp2(fmaf(s[m][n][2 * h + 1], factor, -reference));
-      sum[h] = n == 0 ? x + y : sum[h] + (x + y);  // in pairs: half as long a chain of additions
-      w[m][n / 2][n % 2 * 2 + h] = tile::pack<T>(x, y);
-    }
-}
-
-// Rows of 16-row tile m whose weights have grown too far start over from the largest score there is now. Each
-// row decides for itself, so that no row's bits depend on its neighbours.
-template <Config C>
-__device__ inline void start_over(const Scores<C>& s, Rows<C>& rows, Output<C>& o, int m, float factor,
-                                  const float (&sum)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float& reference = rows.reference[2 * m + h];
-    const float largest = largest_score<C>(s, m, h) * factor;
-    const unsigned grown = __ballot_sync(0xffffffffu, !(sum[h] <= tile::kMostSum));
-    const bool mine = (grown >> (ptx::thread_x() % 32 & ~3) & 15u) != 0;
-    const float next = mine ? largest : reference;
-    const float shrink = tile::fast_exp2(reference - next);
-    reference = next;
-    rows.sum[2 * m + h] *= shrink;
-#pragma unroll
-    for (int n = 0; n < C.value_dim / 8; ++n) {
-      o[m][n][2 * h] *= shrink;
-      o[m][n][2 * h + 1] *= shrink;
-    }
-  }
-}
-
-template <Config C, class T>
-__device__ inline void softmax(Weights<C>& w, const Scores<C>& s, Rows<C>& rows, Output<C>& o, float factor) {
-#pragma unroll
-  for (int m = 0; m < C.row_tiles; ++m) {
-    float sum[2];
-    exponentiate<C, T>(w, s, rows, m, factor, sum);
-    if (__any_sync(0xffffffffu, !(fmaxf(sum[0], sum[1]) <= tile::kMostSum))) {
-      start_over<C>(s, rows, o, m, factor, sum);
-      exponentiate<C, T>(w, s, rows, m, factor, sum);
-    }
-    rows.sum[2 * m] += sum[0];
-    rows.sum[2 * m + 1] += sum[1];
-  }
-}
 
 }  // namespace tessera::cuda::sm80

@@ -25,6 +25,9 @@ TESSERA_CONSTEXPR int code_arch_of(int gpu_arch) {
   return gpu_arch == 90 ? 90 : gpu_arch / 10 == 8 && gpu_arch >= 89 ? 89 : 80;
 }
 
+// Code for this arch waits by itself for the kernels before it in the stream: see ptx/dependent_launch.hpp.
+TESSERA_CONSTEXPR bool starts_early(int arch) { return arch >= 90; }
+
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
   const bool large = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
   Config c{dim, value_dim, 4, 2, 1, 32, 2, false, false, 2};
@@ -32,8 +35,9 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
     // 64 rows, every key tile shared by two groups of warps.
     c.row_tiles = 1;
     c.key_splits = 2;
+    c.lazy = dim == 128 && large;
     c.keys = dim == 64 || large ? 64 : 32;
-    c.overlap = c.keys * dim <= 64 * 64;  // past that there are no registers for the next scores
+    c.overlap = !c.lazy;
     c.query_in_registers = dim == 64;
     c.min_blocks = 1;
   } else if (variant == Variant::general || dim > 128) {
@@ -47,10 +51,12 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
   } else if (dim <= 64) {
     // Two blocks with 64 keys each would be 32 bytes too many for 100 KB.
     c.keys = large ? 64 : 32;
+    c.lazy = large;
     c.overlap = !large;
     c.query_in_registers = true;
   } else if (dim == 128) {
     c.keys = large ? 64 : 32;
+    c.lazy = large;
   }
   return c;
 }
