@@ -240,7 +240,8 @@ TEST(Device, CallsInARowSeeEachOthersResults) {
       const std::vector<unsigned char> wanted = chained(there, kernel, true, &complaint);
       for (int round = 0; round < 10 && complaint.empty(); ++round) {
         const std::vector<unsigned char> got = chained(there, kernel, false, &complaint);
-        ASSERT_TRUE(got == wanted) << words << ", round " << round << ", sm80 " << (kernel != nullptr);
+        ASSERT_TRUE(got == wanted) << words << ", round " << round << ", "
+                                   << (kernel == nullptr ? "the plan's choice" : kernel);
       }
       EXPECT_EQ(complaint, "") << words;
     }

@@ -171,7 +171,8 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   const Choice causal = choose(problem("b4 h16 q2048 d128 f16 causal=top-left"), kSms);
   EXPECT_TRUE(causal.paired);
   EXPECT_EQ(causal.total, 512);
-  EXPECT_DOUBLE_EQ(causal.share, 2049.0 / 4096);  // (1 + ... + 2048) / 2048^2
+  // A row sees 1,024.5 keys on average, a tile visits those of its last row: 63.5 more.
+  EXPECT_DOUBLE_EQ(causal.share, (1024.5 + 63.5) / 2048);
   EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128 * causal.share);
   // A window's row tiles are all as long.
   EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
@@ -187,10 +188,15 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   const Choice many = choose(problem("b20 h8 q128 d96 f16 causal=top-left"), kSms);
   EXPECT_TRUE(many.paired);
   EXPECT_EQ(many.total, 160);
-  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128 * many.share);
-  // 128 queries at the end of 128 keys see half of them on average, at the end of 1,152 keys nearly all.
-  EXPECT_NEAR(choose(problem("b1 h8 q128 k1152 d96 f16 causal=bottom-right"), kSms).share, 1088.5 / 1152,
-              1e-9);
+  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128);  // every tile is as long as the longest
+  // At the end of 4,096 keys 2,048 queries see three quarters of them on average.
+  EXPECT_DOUBLE_EQ(choose(problem("b4 h16 q2048 k4096 d128 f16 causal=bottom-right"), kSms).share,
+                   (3072.5 + 63.5) / 4096);
+  // Most of the tiles see nothing, but nothing is done before the longest is.
+  const Choice late = choose(problem("b1 h8 q4096 k1024 d96 f16 causal=bottom-right"), kSms);
+  EXPECT_TRUE(late.paired);
+  EXPECT_LT(2 * late.share, 1);
+  EXPECT_DOUBLE_EQ(estimate(late, kSms), 128);
   // Blocks of 64 rows, whose keys are shared inside, are never paired.
   const Choice split = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
   EXPECT_EQ(split.total, 16);

@@ -5,8 +5,8 @@
 //
 // That the accumulator layout of one product is the operand layout of the next (tile/fragments.hpp, tested
 // exhaustively) is what makes the whole softmax a matter of four threads per row: no shared memory, no
-// barrier. The pieces live in sm80/mainloop.hpp; this rung is their plainest arrangement: two stages, 16 rows
-// a warp.
+// barrier. The pieces live in sm80/mainloop.hpp and sm80/softmax.hpp; this rung is their plainest
+// arrangement: two stages, 16 rows a warp.
 #pragma once
 
 #include "cuda/ladder/production_rungs.hpp"

@@ -13,6 +13,7 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/epilogue.hpp"
+#include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::sm80 {
 
@@ -97,7 +98,7 @@ struct Block {
   __device__ void mask(Scores<C>& s, int t) const {
     const int thread = ptx::thread_x(), warp = thread / 32;
     const int first_key = ptx::load_shared_8(shared + C.first_key_offset()).x;
-    const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread, 0);
+    const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread);
     const int warp_first = warp % C.row_warps * C.row_tiles * 16;
 #pragma unroll
     for (int r = 0; r < 2 * C.row_tiles; ++r) {

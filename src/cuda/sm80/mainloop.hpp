@@ -1,4 +1,5 @@
-// The inner loops of the mma.sync kernels, for one warp: S = Q K^T, softmax in registers, O += P V.
+// The products of the mma.sync kernels, for one warp: S = Q K^T and O += P V; softmax.hpp has what is
+// between.
 //
 //   S[m][n][4]   score fragments: 16-row tile m, 8 keys n          (tile/fragments.hpp says who holds what)
 //   O[m][n][4]   output fragments: 16-row tile m, 8 dimensions n
@@ -10,7 +11,6 @@
 #include "cuda/sm80/loads.hpp"
 #include "cuda/tile/element.hpp"
 #include "cuda/tile/fragments.hpp"
-#include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::sm80 {
 
@@ -94,7 +94,7 @@ __device__ inline void multiply_weights_value(Output<C>& o, const Weights<C>& w,
 
 // Row h (0 or 1) of 16-row tile m, as seen by this thread, within the warp's rows.
 __device__ inline int thread_row(int thread, int m, int h) { return 16 * m + 8 * h + thread % 32 / 4; }
-// First of the two keys of fragment n that this thread holds.
-__device__ inline int thread_key(int thread, int n) { return 8 * n + 2 * (thread % 4); }
+// The first of the keys that this thread holds, within the warp's.
+__device__ inline int thread_key(int thread) { return 2 * (thread % 4); }
 
 }  // namespace tessera::cuda::sm80

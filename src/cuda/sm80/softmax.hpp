@@ -8,6 +8,7 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/mainloop.hpp"
+#include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm80 {
 

@@ -54,18 +54,23 @@ core::Status supports(const core::Problem& p) {
   return check_boxes(p);
 }
 
-// See Choice::share.
-double share_of(const core::Problem& p) {
+// See Choice::share. A tile visits the keys that its last row sees: as many as a row sees on average, and
+// half a tile more.
+double share_of(const core::Problem& p, std::int64_t rows) {
   if (!later_rows_see_more(p) || p.queries == 0) return 1.0;
   const std::int64_t longest = std::min(p.position_offset(p.keys) + p.queries + p.right, p.keys);
-  return longest <= 0 ? 1.0 : core::visible_pairs(p) / static_cast<double>(p.queries * longest);
+  if (longest <= 0) return 1.0;
+  const double average = core::visible_pairs(p) / static_cast<double>(p.queries);
+  const double ahead = static_cast<double>(std::min(rows, p.queries) - 1) / 2;
+  return std::min((average + ahead) / static_cast<double>(longest), 1.0);
 }
 
 Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = variant == Variant::split;
   const Config config = config_for(dims.dim, dims.value_dim, variant);
-  Choice c{variant, config, split ? 64 : config.rows(), false, 0, 0, 0, share_of(p)};
+  const int rows = split ? 64 : config.rows();
+  Choice c{variant, config, rows, false, 0, 0, 0, share_of(p, rows)};
   c.row_tiles = divide_up(p.queries, c.rows);
   // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
   // share.
@@ -76,13 +81,13 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 }
 
 // The cost model. A GPU works in rounds: every SM takes a piece, and the round lasts as long as a piece of
-// that many rows does, with as many keys as one sees on average; but nothing is done before the longest is.
+// that many rows does, with as many keys as a tile visits on average (share); but nothing is done before the
+// longest tile is. A pair is two tiles.
 //
-//   time ~ max(ceil(pieces / SMs) * share, 1) * rows a piece / rate
+//   time ~ max(tiles a piece * ceil(pieces / SMs) * share, 1) * rows a tile / rate
 //
-// Pairs are all as long as the average.
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
-constexpr double kTallRate = 1.15;
+constexpr double kTallRate = 1.2;
 // For head dims to 64, and beyond:
 constexpr double kSplitRate[2] = {0.75, 0.6};
 constexpr double kSm80Rate[2] = {0.75, 0.54};
@@ -148,9 +153,8 @@ HeadDims padded_dims(const core::Problem& p) {
 }
 
 double estimate(const Choice& c, int sms) {
-  const bool pairs = c.paired && c.row_tiles > 1;
-  const double tiles =
-      pairs ? 2 * rounds(c.total, sms) * c.share : std::max(rounds(c.total, sms) * c.share, 1.0);
+  const int tiles_a_piece = c.paired && c.row_tiles > 1 ? 2 : 1;
+  const double tiles = std::max(tiles_a_piece * rounds(c.total, sms) * c.share, 1.0);
   const double rate = c.variant == Variant::tall    ? kTallRate
                       : c.variant == Variant::split ? kSplitRate[c.config.dim > 64 ? 1 : 0]
                                                     : 1.0;
@@ -161,7 +165,8 @@ double sm80_estimate(const core::Problem& p, int sms) {
   const sm80::Variant variant = sm80::variant_for(p, kArch, sms);
   const sm80::Tiling tiling = sm80::tiling_for(p, kArch, variant);
   const int large = padded_dims(p).dim > 64 ? 1 : 0;
-  return std::max(rounds(tiling.blocks, sms) * share_of(p), 1.0) * tiling.rows /
+  const double share = share_of(p, tiling.rows / p.group());
+  return std::max(rounds(tiling.blocks, sms) * share, 1.0) * tiling.rows /
          (variant == sm80::Variant::small ? kSm80SmallRate : kSm80Rate)[large];
 }
 

@@ -20,7 +20,7 @@ struct Choice {
   std::int64_t row_tiles;  // of a head
   std::int64_t units;      // of a head
   std::int64_t total;      // units of all heads and batch entries
-  double share;            // of the keys that the longest row tile sees, what one sees on average
+  double share;            // of the keys that the longest row tile visits, what one visits on average
 };
 
 // Of a problem that is supported, on a GPU of so many SMs.

@@ -8,7 +8,7 @@
 // softmax runs under the products of the other warpgroups.
 //
 // What few tiles need stands outside the loop over key tiles, which then is one straight stretch of code:
-// jumping over it cost more than it looks (docs/sm90.md, "Code").
+// jumping over it costs more than it seems (docs/sm90.md, "Code").
 #pragma once
 
 #include "cuda/ptx/dependent_launch.hpp"
@@ -133,7 +133,7 @@ struct Consumer {
     start_softmax<C, T>(w, s, rows, factor());
   }
 
-  // The softmax of a tile that needs no masking. What has grown is mended here, not outside the loop: of a
+  // The softmax of a tile that stays in the loop. What has grown is mended here, not outside the loop: of a
   // warpgroup's warps only some may have to, and all must come to the next product by the same way.
   __device__ void soften(Carried& c, int tile, Weights<C>& w, Scores<C>& s, Rows& rows) const {
     if (kGeneral) mask(s, tile);

@@ -3,6 +3,8 @@
 // their words, so that each has 16 bytes of it to write.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/params.hpp"
@@ -28,11 +30,6 @@ __device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
     }
   }
 }
-
-template <bool kValue>
-struct Constant {
-  static constexpr bool value = kValue;
-};
 
 // The thread's two rows in global memory, and how they end.
 template <class T>
@@ -100,8 +97,8 @@ struct RowEnds {
         write<partial.value>(x, first_column + 8 * n, lane);
       }
     };
-    write_each(Constant<false>{});
-    if (columns % 8 != 0) write_each(Constant<true>{});
+    write_each(std::false_type{});
+    if (columns % 8 != 0) write_each(std::true_type{});
   }
 
   // Something came out that is not finite although the sum is sound: see tile/careful.hpp.

@@ -85,7 +85,8 @@ __device__ inline bool continue_softmax(Weights<C>& w, const Scores<C>& s, Rows&
   return true;
 }
 
-// The same whatever has grown. O has to be multiplied by `shrink`.
+// The same where something may have grown; rows that have not keep their bits. O has to be multiplied by
+// `shrink`.
 template <Config C, class T>
 __device__ inline void grown_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor,
                                      float (&shrink)[2]) {

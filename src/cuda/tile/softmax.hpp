@@ -26,11 +26,10 @@ TESSERA_HOST_DEVICE float fast_exp2(float x) {
 #endif
 }
 
-// The kernels whose scores never leave registers take exponents against a reference that hardly ever moves:
-// the largest score of the first tile that a row meets. Later tiles take no maximum, which would cost as much
-// as a third of all the rest. The sum of a thread's weights in a row of a tile tells when they grew so far
-// above 1 that they might leave the range of f16: past this, the row starts over from the largest score there
-// is now.
+// sm90, and sm80 where it is lazy, take exponents against a reference that hardly ever moves: the largest
+// score of the first tile that a row meets. Later tiles take no maximum, which would be about a quarter of
+// the softmax. The sum of a thread's weights in a row of a tile tells when they grew so far above 1 that they
+// might leave the range of f16: past this, the row starts over from the largest score there is now.
 inline constexpr float kMostSum = 4096.0f;
 
 struct SoftmaxState {
