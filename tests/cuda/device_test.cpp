@@ -196,7 +196,10 @@ TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
 std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool pause,
                                    std::string* complaint) {
   constexpr int kCalls = 25;
-  const std::size_t bytes = there.instance.output_bytes().size();
+  // Of the query, and as many of the output: contiguous, dim and value dim the same.
+  const tessera_tensor& query = there.instance.problem().query;
+  std::size_t bytes = 2;  // of an element
+  for (int d = 0; d < query.rank; ++d) bytes *= static_cast<std::size_t>(query.shape[d]);
   std::vector<unsigned char> result(bytes);
   cuda::runtime::Stream stream;
   cuda::runtime::Memory buffers[2];
@@ -206,7 +209,7 @@ std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool 
   };
   for (cuda::runtime::Memory& buffer : buffers)
     if (!check(cuda::runtime::Memory::allocate(0, bytes, &buffer))) return {};
-  if (!check(buffers[0].upload(there.instance.problem().query.data, bytes))) return {};
+  if (!check(buffers[0].upload(query.data, bytes))) return {};
   if (!check(cuda::runtime::Stream::create(0, &stream))) return {};
   tessera_device device = gpu_device();
   device.stream = stream.get();
