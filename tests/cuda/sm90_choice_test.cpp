@@ -44,11 +44,12 @@ core::Plan planned(const core::Problem& p, int arch, const char* kernel = nullpt
 
 TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
   for (const HeadDims& d : kHeadDims) {
-    for (const Variant variant : {Variant::plain, Variant::tall, Variant::split, Variant::general}) {
+    for (const Variant variant :
+         {Variant::plain, Variant::tall, Variant::split, Variant::narrow, Variant::general}) {
       if (variant == Variant::tall && !has_tall(d.dim)) continue;
-      if (variant == Variant::split && !has_split(d.dim)) continue;
+      if (splits_keys(variant) && !has_split(d.dim)) continue;
       const Config c = config_for(d.dim, d.value_dim, variant);
-      EXPECT_LE(variant == Variant::split ? split_shared_bytes(c) : shared_bytes(c), kMostSharedBytes)
+      EXPECT_LE(splits_keys(variant) ? split_shared_bytes(c) : shared_bytes(c), kMostSharedBytes)
           << d.dim << " " << d.value_dim;
       // What the block starts with, whole eights a thread, is all there is to deal out.
       const int at_start = 64 * 1024 / c.threads() / 8 * 8 * c.threads();
@@ -84,6 +85,9 @@ TEST(Sm90, TheLaunchIsToldInWords) {
             "tall variant: tiles of 256 rows, 64 keys at a time, shared out to 128 blocks");
   EXPECT_EQ(words("b2 h8 q512 d64 f16", 90),
             "split variant: tiles of 64 rows, 128 keys at a time, a block each, keys shared by 2 warpgroups");
+  EXPECT_EQ(
+      words("b2 h8 q256 d64 f16", 90),
+      "narrow variant: tiles of 32 rows, 128 keys at a time, a block each, keys shared by 2 warpgroups");
   EXPECT_NE(words("b2 h16 q1024 d80 f16", 80).find(", head dims padded to 96 and 96"), std::string::npos);
   EXPECT_EQ(words("b2 h16 q1024 d96 f16", 80).find("padded"), std::string::npos);
 }
@@ -148,6 +152,11 @@ TEST(Sm90, VariantsByOptionAndSize) {
   EXPECT_EQ(variant("b1 h16 q512 d128 f16"), Variant::split);
   EXPECT_EQ(variant("b1 h16 q512 d128 v124 f16"), Variant::split);
   EXPECT_EQ(variant("b1 h16 q512 d96 f16"), Variant::plain);  // no such kernel
+  // 64 of 64 rows or 128 of 32. One row more is a second round, causal or not.
+  EXPECT_EQ(variant("b2 h8 q256 d64 f16"), Variant::narrow);
+  EXPECT_EQ(variant("b1 h8 q512 d128 f16"), Variant::narrow);
+  EXPECT_EQ(variant("b2 h8 q257 d64 f16"), Variant::split);
+  EXPECT_EQ(variant("b2 h8 q512 d64 f16 causal=bottom-right"), Variant::split);
   // One round of 256 rows; two of 128 or four of 64.
   EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::tall);
   EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::tall);
@@ -198,9 +207,12 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   EXPECT_LT(2 * late.share, 1);
   EXPECT_DOUBLE_EQ(estimate(late, kSms), 128);
   // Blocks of 64 rows, whose keys are shared inside, are never paired.
-  const Choice split = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
-  EXPECT_EQ(split.total, 16);
+  const Choice split = choose(problem("b1 h8 q1024 d128 f16 causal=top-left"), kSms);
+  EXPECT_EQ(split.total, 128);
   EXPECT_DOUBLE_EQ(estimate(split, kSms), 64 / 0.6);
+  const Choice narrow = choose(problem("b1 h8 q128 d128 f16 causal=top-left"), kSms);
+  EXPECT_EQ(narrow.total, 32);
+  EXPECT_DOUBLE_EQ(estimate(narrow, kSms), 32 / 0.33);
   // sm80: 64 query rows of 8 heads that share K and V are 512 rows, 4 blocks of 128 per K/V head.
   EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.54);
 }
@@ -233,6 +245,8 @@ TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   EXPECT_EQ(boxes.value.extents, (Extents{40, 500, 4, 2}));
   EXPECT_EQ(boxes.value.strides_bytes, (Bytes{80, 500 * 80, 4 * 500 * 80}));
   EXPECT_EQ(boxes.value.data, p.value.data);
+  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::split)).query.box_rows, 64u);
+  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
   EXPECT_TRUE(boxes.value.bf16);
 }
 

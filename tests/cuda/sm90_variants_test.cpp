@@ -1,4 +1,4 @@
-// Every variant of the wgmma kernel through the gates. Small problems all go to the one for few rows; here
+// Every variant of the wgmma kernel through the gates. Small problems all go to those for few rows; here
 // there are as many heads as the GPU has SMs, and the number of queries decides which variant takes them.
 #include <fmt/format.h>
 
@@ -86,7 +86,9 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
   SKIP_WITHOUT_SM90_GPU();
   for (const Shape& shape :
        {Shape{"", Variant::plain, "q120 k900 d128"}, Shape{"", Variant::plain, "q120 k1010 d128"},
-        Shape{"", Variant::tall, "q250 k900 d64"}, Shape{"", Variant::plain, "q250 k900 d256"}})
+        Shape{"", Variant::tall, "q250 k900 d64"}, Shape{"", Variant::plain, "q250 k900 d256"},
+        Shape{"", Variant::split, "q60 k1500 d64"}, Shape{"", Variant::narrow, "q30 k1500 d64"},
+        Shape{"", Variant::split, "q60 k900 d128"}, Shape{"", Variant::narrow, "q30 k900 d128"}})
     expect_passes(shape, {"bf16 causal=bottom-right window=500,0", Input::normal});
 }
 
@@ -94,7 +96,8 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
 TEST(Variants, WriteNothingBehindTheLastColumn) {
   SKIP_WITHOUT_SM90_GPU();
   for (const Shape& shape :
-       {Shape{"", Variant::split, "q60 k90 d60 v44"}, Shape{"", Variant::plain, "q120 k90 d60 v44"},
+       {Shape{"", Variant::split, "q60 k90 d60 v44"}, Shape{"", Variant::narrow, "q30 k90 d60 v44"},
+        Shape{"", Variant::narrow, "q30 k90 d120 v101"}, Shape{"", Variant::plain, "q120 k90 d60 v44"},
         Shape{"", Variant::tall, "q250 k90 d60 v44"}, Shape{"", Variant::split, "q60 k90 d120 v100"},
         Shape{"", Variant::plain, "q120 k90 d120 v101"}, Shape{"", Variant::plain, "q100 k90 d250 v233"}})
     expect_passes(shape, {"f16 layout=aligned", Input::normal});
@@ -103,6 +106,12 @@ TEST(Variants, WriteNothingBehindTheLastColumn) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, VariantsOf,
     testing::Values(Shape{"split_d64", Variant::split, "q60 k200 d64", "q60 k200 d64"},
+                    Shape{"split_d64_many_keys", Variant::split, "q60 k900 d64", "q60 k900 d64"},
+                    Shape{"split_d128_many_keys", Variant::split, "q60 k500 d128", "q60 k500 d128"},
+                    Shape{"narrow_d64", Variant::narrow, "q30 k200 d64", "q30 k200 d64"},
+                    Shape{"narrow_d64_three_tiles", Variant::narrow, "q20 k300 d64", "q20 k300 d64"},
+                    Shape{"narrow_d64_many_keys", Variant::narrow, "q30 k900 d64", "q30 k900 d64"},
+                    Shape{"narrow_d128", Variant::narrow, "q30 k500 d128", "q30 k500 d128"},
                     Shape{"plain_d64", Variant::plain, "q120 k200 d64", "q640 k600 d64"},
                     Shape{"tall_d64", Variant::tall, "q250 k150 d64", "q900 k800 d64"},
                     Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64"},

@@ -33,8 +33,12 @@ __device__ inline Int opaque(Int x) {
   return x;
 }
 
+__device__ inline long long opaque(long long x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
 template <class T>
-__device__ inline const T* opaque(const T* x) {
+__device__ inline T* opaque(T* x) {
   asm volatile("" : "+l"(x));
   return x;
 }

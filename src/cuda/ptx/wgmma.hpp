@@ -47,7 +47,7 @@ struct MatrixDescriptor {
 
 // One product, 16 deep, for kColumns columns of B.
 //   from_shared: D = A B^T (+ D), A and B both with the summed dimension along their rows: Q K
-//   from_registers: D = A B + D, B with the summed dimension across its rows: P V
+//   from_registers: D = A B (+ D), B with the summed dimension across its rows: P V
 template <class T, int kColumns>
 struct Wgmma;
 
@@ -89,35 +89,38 @@ struct Wgmma;
 #define TESSERA_D16 TESSERA_D15, TESSERA_OPERANDS(120)
 
 // N columns, G = N / 16. The operands behind the registers are numbered from N / 2 on: I0, I1, ...
-#define TESSERA_WGMMA_OF(TYPE, NAME, N, G, I0, I1, I2, I3, I4)                                               \
-  template <>                                                                                                \
-  struct Wgmma<TYPE, N> {                                                                                    \
-    __device__ static void from_shared(float (&d)[N / 2], unsigned long long a, unsigned long long b,        \
-                                       bool add) {                                                           \
-      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I2                                                \
-                   ", 0;\n"                                                                                  \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G         \
-                   "}, " I0 ", " I1 ", add, 1, 1, 0, 0;\n}"                                                  \
-                   : TESSERA_D##G                                                                            \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                            \
-    }                                                                                                        \
-    __device__ static void from_registers(float (&d)[N / 2], const unsigned (&a)[4], unsigned long long b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G         \
-                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", 1, 1, 1, 1;"                                \
-                   : TESSERA_D##G                                                                            \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                    \
-    }                                                                                                        \
+#define TESSERA_WGMMA_OF(TYPE, NAME, N, G, I0, I1, I2, I3, I4, I5)                                         \
+  template <>                                                                                              \
+  struct Wgmma<TYPE, N> {                                                                                  \
+    __device__ static void from_shared(float (&d)[N / 2], unsigned long long a, unsigned long long b,      \
+                                       bool add) {                                                         \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I2                                              \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G       \
+                   "}, " I0 ", " I1 ", add, 1, 1, 0, 0;\n}"                                                \
+                   : TESSERA_D##G                                                                          \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                          \
+    }                                                                                                      \
+    __device__ static void from_registers(float (&d)[N / 2], const unsigned (&a)[4], unsigned long long b, \
+                                          bool add = true) {                                               \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I5                                              \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G       \
+                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 1;\n}"                         \
+                   : TESSERA_D##G                                                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));      \
+    }                                                                                                      \
   };
 #define TESSERA_WGMMA(...)                     \
   TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__) \
   TESSERA_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__)
 
-TESSERA_WGMMA(64, 4, "%32", "%33", "%34", "%35", "%36")
-TESSERA_WGMMA(80, 5, "%40", "%41", "%42", "%43", "%44")
-TESSERA_WGMMA(96, 6, "%48", "%49", "%50", "%51", "%52")
-TESSERA_WGMMA(128, 8, "%64", "%65", "%66", "%67", "%68")
-TESSERA_WGMMA(192, 12, "%96", "%97", "%98", "%99", "%100")
-TESSERA_WGMMA(256, 16, "%128", "%129", "%130", "%131", "%132")
+TESSERA_WGMMA(64, 4, "%32", "%33", "%34", "%35", "%36", "%37")
+TESSERA_WGMMA(80, 5, "%40", "%41", "%42", "%43", "%44", "%45")
+TESSERA_WGMMA(96, 6, "%48", "%49", "%50", "%51", "%52", "%53")
+TESSERA_WGMMA(128, 8, "%64", "%65", "%66", "%67", "%68", "%69")
+TESSERA_WGMMA(192, 12, "%96", "%97", "%98", "%99", "%100", "%101")
+TESSERA_WGMMA(256, 16, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef TESSERA_WGMMA
 #undef TESSERA_WGMMA_OF

@@ -46,7 +46,7 @@ core::Status supports(const core::Problem& p) {
   if (core::Status s = within_limits(p); !s.ok()) return s;
   // Positions in the list of tiles are ints, and one past the last by as many as there are blocks.
   constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
-  constexpr int kFewestRows = 64;
+  constexpr int kFewestRows = 32;
   if (const std::int64_t tiles = divide_up(p.queries, kFewestRows) * p.heads * p.batch; tiles > kMostTiles) {
     return core::unsupported(
         fmt::format("queries, heads and batch make {} row tiles; up to {} are accepted", tiles, kMostTiles));
@@ -67,9 +67,9 @@ double share_of(const core::Problem& p, std::int64_t rows) {
 
 Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
-  const bool split = variant == Variant::split;
+  const bool split = splits_keys(variant);
   const Config config = config_for(dims.dim, dims.value_dim, variant);
-  const int rows = split ? 64 : config.rows();
+  const int rows = split ? config.split_rows() : config.rows();
   Choice c{variant, config, rows, false, 0, 0, 0, share_of(p, rows)};
   c.row_tiles = divide_up(p.queries, c.rows);
   // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
@@ -90,6 +90,7 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 constexpr double kTallRate = 1.2;
 // For head dims to 64, and beyond:
 constexpr double kSplitRate[2] = {0.75, 0.6};
+constexpr double kNarrowRate[2] = {0.43, 0.33};
 constexpr double kSm80Rate[2] = {0.75, 0.54};
 constexpr double kSm80SmallRate[2] = {0.48, 0.33};  // its own variant for few rows
 // Below this a tile would be mostly padding, while sm80 fills its own with the heads that share K and V.
@@ -112,10 +113,11 @@ std::string rather_not(const core::Problem& p, const tessera_device& device) {
 }
 
 std::string_view name_of(Variant variant) {
-  return variant == Variant::plain   ? "plain"
-         : variant == Variant::tall  ? "tall"
-         : variant == Variant::split ? "split"
-                                     : "general";
+  return variant == Variant::plain    ? "plain"
+         : variant == Variant::tall   ? "tall"
+         : variant == Variant::split  ? "split"
+         : variant == Variant::narrow ? "narrow"
+                                      : "general";
 }
 
 core::Launch geometry(const core::Problem& p, const tessera_device& device) {
@@ -124,9 +126,9 @@ core::Launch geometry(const core::Problem& p, const tessera_device& device) {
   if (gpu == nullptr) return launch;
   const Choice c = choose(p, gpu->sms);
   launch.work_items = c.row_tiles * p.heads * p.batch;
-  launch.threads = c.variant == Variant::split ? c.config.split_threads() : c.config.threads();
+  launch.threads = splits_keys(c.variant) ? c.config.split_threads() : c.config.threads();
   const std::string work =
-      c.variant == Variant::split
+      splits_keys(c.variant)
           ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
           : fmt::format("shared out{} to {} blocks", c.paired ? " in pairs of a long and a short one" : "",
                         std::min<std::int64_t>(gpu->sms, c.total));
@@ -155,9 +157,11 @@ HeadDims padded_dims(const core::Problem& p) {
 double estimate(const Choice& c, int sms) {
   const int tiles_a_piece = c.paired && c.row_tiles > 1 ? 2 : 1;
   const double tiles = std::max(tiles_a_piece * rounds(c.total, sms) * c.share, 1.0);
-  const double rate = c.variant == Variant::tall    ? kTallRate
-                      : c.variant == Variant::split ? kSplitRate[c.config.dim > 64 ? 1 : 0]
-                                                    : 1.0;
+  const int large = c.config.dim > 64 ? 1 : 0;
+  const double rate = c.variant == Variant::tall     ? kTallRate
+                      : c.variant == Variant::split  ? kSplitRate[large]
+                      : c.variant == Variant::narrow ? kNarrowRate[large]
+                                                     : 1.0;
   return tiles * c.rows / rate;
 }
 
@@ -179,7 +183,11 @@ Choice choose(const core::Problem& p, int sms) {
   };
   const int dim = best.config.dim;
   if (has_tall(dim)) consider(Variant::tall);
-  if (has_split(dim)) consider(Variant::split);
+  if (has_split(dim)) {
+    consider(Variant::split);
+    // Most of what its blocks take is getting started, which a second round of them would do again.
+    if (choice_of(p, Variant::narrow, sms).total <= sms) consider(Variant::narrow);
+  }
   return best;
 }
 

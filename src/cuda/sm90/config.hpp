@@ -13,10 +13,15 @@ struct Config {
   bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
   bool ahead = false;  // the next row tile's first scores are computed while this one is written
+  // A product has 16 rows of a warp, 8 apart in a thread. Where that leaves SMs idle, the last 8 stay empty.
+  int warp_rows = 16;
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
-  TESSERA_CONSTEXPR int split_threads() const { return 128 * consumers; }  // no producer
+  TESSERA_CONSTEXPR int thread_rows() const { return warp_rows / 8; }
+  // Of split.hpp: no producer, and the warpgroups have the same rows.
+  TESSERA_CONSTEXPR int split_rows() const { return 4 * warp_rows; }
+  TESSERA_CONSTEXPR int split_threads() const { return 128 * consumers; }
   TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
   TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
   // Of one warpgroup's query rows, of a tile of K, of V.

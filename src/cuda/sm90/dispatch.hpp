@@ -10,14 +10,16 @@ enum class Element { f16, bf16 };
 struct Functions {
   const void* plain;
   const void* tall;   // null if there is none
-  const void* split;  // null if there is none
+  const void* split;  // null if there is none, and so is narrow
+  const void* narrow;
   const void* general;
 
   const void* of(Variant variant) const {
-    return variant == Variant::plain   ? plain
-           : variant == Variant::tall  ? tall
-           : variant == Variant::split ? split
-                                       : general;
+    return variant == Variant::plain    ? plain
+           : variant == Variant::tall   ? tall
+           : variant == Variant::split  ? split
+           : variant == Variant::narrow ? narrow
+                                        : general;
   }
 };
 

@@ -1,6 +1,6 @@
-// The end of a row: what is left to do when its sum is known, and O from registers to global memory. Every
-// thread holds two rows, eight apart, and of every eight columns two; the four threads that share a row trade
-// their words, so that each has 16 bytes of it to write.
+// The end of a row: what is left to do when its sum is known, and O from registers to global memory. A thread
+// holds two rows, eight apart (or one), and of every eight columns two; the four threads that share a row
+// trade their words, so that each has 16 bytes of it to write.
 #pragma once
 
 #include <type_traits>
@@ -31,48 +31,76 @@ __device__ inline void transpose_quad(unsigned (&words)[4], int lane) {
   }
 }
 
-// The thread's two rows in global memory, and how they end.
-template <class T>
+// Two columns of each of a thread's rows.
+template <int kRows>
+struct alignas(8 * kRows) Pairs {
+  float2 of[kRows];
+};
+template <Config C>
+__device__ inline Pairs<C.thread_rows()> pairs_of(const Output<C>& o, int n) {
+  Pairs<C.thread_rows()> x;
+#pragma unroll
+  for (int r = 0; r < C.thread_rows(); ++r) x.of[r] = make_float2(o[4 * n + 2 * r], o[4 * n + 2 * r + 1]);
+  return x;
+}
+
+// A thread's rows in global memory, 8 apart, and how they end.
+template <class T, int kRows>
 struct RowEnds {
-  T* out;  // the first row; the second is 8 rows on
+  T* out;  // the first row
   long long stride;
   int columns;
-  bool there[2];
-  float inverse[2];
-  bool sound[2];                 // it is there, and its sum is not NaN
-  unsigned check[2] = {0u, 0u};  // not 0 when something that is not finite was written
+  bool there[kRows];
+  float inverse[kRows];
+  bool sound[kRows];           // it is there, and its sum is not NaN
+  unsigned check[kRows] = {};  // not 0 when something that is not finite was written
 
   __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head)
-      : out(tile::output_row(p, view, {row, head})),
-        stride(p.output_strides.row),
-        columns(p.value_dim),
-        there{row < p.queries, row + 8 < p.queries} {}
-
-  // What the sum of row r says; the whole sum, in all four threads.
-  __device__ void end(const Params& p, const tile::BlockView<T>& view, int row, int head, int r,
-                      tile::SoftmaxState state, bool writes_lse) {
-    float keep = 1.0f;
-    if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[head * p.sinks_stride]);
-    inverse[r] = tile::inverse_sum(state) * keep;
-    if (writes_lse && there[r]) tile::write_lse(p, view, {row + 8 * r, head}, tile::log_sum_exp(state));
-    sound[r] = there[r] && state.sum == state.sum;
+      : out(tile::output_row(p, view, {row, head})), stride(p.output_strides.row), columns(p.value_dim) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < p.queries;
   }
 
-  // 32 columns from first_column on: x[m] has columns 8 m + ... of the first row, then of the second. Of the
-  // last 16 bytes of a row kPartial writes what belongs to it, where that is not all.
-  template <bool kPartial>
-  __device__ void write(const float4 (&x)[4], int first_column, int lane) {
-    unsigned words[2][4];
+  // What the rows' whole sums say. Both rows at once: their steps, of which each waits for the one before,
+  // run side by side.
+  __device__ void end(const Params& p, int head, tile::SoftmaxState (&state)[kRows]) {
+    float keep[kRows];
 #pragma unroll
-    for (int m = 0; m < 4; ++m) {
-      words[0][m] = tile::pack<T>(x[m].x * inverse[0], x[m].y * inverse[0]);
-      words[1][m] = tile::pack<T>(x[m].z * inverse[1], x[m].w * inverse[1]);
+    for (int r = 0; r < kRows; ++r) keep[r] = 1.0f;
+    if (p.sinks != nullptr) {
+      const float sink = p.sinks[head * p.sinks_stride];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) check[r] = tile::note_not_finite<T>(check[r], words[r][m]);
+      for (int r = 0; r < kRows; ++r) keep[r] = tile::add_sink(state[r], sink);
     }
-    const int column = first_column + 8 * (lane % 4);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < kRows; ++r) {
+      inverse[r] = tile::fast_inverse_sum(state[r]) * keep[r];
+      sound[r] = there[r] && state[r].sum == state[r].sum;
+    }
+  }
+  __device__ void write_lse(const Params& p, const tile::BlockView<T>& view, int row, int head,
+                            const tile::SoftmaxState (&state)[kRows]) const {
+    if (view.lse == nullptr) return;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (there[r]) tile::write_lse(p, view, {row + 8 * r, head}, tile::log_sum_exp(state[r]));
+  }
+
+  // 32 columns from first_column on: x[m] has columns 8 m + .... Of the last 16 bytes of a row kPartial
+  // writes what belongs to it, where that is not all.
+  template <bool kPartial>
+  __device__ void write(const Pairs<kRows> (&x)[4], int first_column, int lane) {
+    const int column = first_column + 8 * (lane % 4);
+    unsigned words[kRows][4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        words[r][m] = tile::pack<T>(x[m].of[r].x, x[m].of[r].y);
+        check[r] = tile::note_not_finite<T>(check[r], words[r][m]);
+      }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
       transpose_quad(words[r], lane);
       T* const to = out + 8 * r * stride + column;
       if constexpr (!kPartial) {
@@ -87,13 +115,14 @@ struct RowEnds {
       }
     }
   }
-  // Of kColumns columns from first_column on; columns_of(n) has columns 8 n + ... of them.
+  // Of kColumns columns from first_column on; columns_of(n) has columns 8 n + ... of them, as they are to be
+  // written.
   template <int kColumns, class ColumnsOf>
   __device__ void write_all(int first_column, int lane, ColumnsOf columns_of) {
     const auto write_each = [&](auto partial) {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; n += 4) {
-        const float4 x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
+        const Pairs<kRows> x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
         write<partial.value>(x, first_column + 8 * n, lane);
       }
     };
@@ -102,7 +131,12 @@ struct RowEnds {
   }
 
   // Something came out that is not finite although the sum is sound: see tile/careful.hpp.
-  __device__ bool suspect() const { return (sound[0] && check[0] != 0) || (sound[1] && check[1] != 0); }
+  __device__ bool suspect() const {
+    bool any = false;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) any |= sound[r] && check[r] != 0;
+    return any;
+  }
 };
 
 // rows: the sums of single threads. True if one of the warp's rows is suspect.
@@ -112,15 +146,18 @@ __device__ inline bool write_output(const Params& p, const Place& at, int first_
   // The thread's number is read anew: what is made of it would take registers all through the loop.
   const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  RowEnds<T> ends(p, view, row, at.head);
+  RowEnds<T, 2> ends(p, view, row, at.head);
+  join_sums<C>(rows);
+  tile::SoftmaxState state[2] = {{rows.reference[0], rows.sum[0]}, {rows.reference[1], rows.sum[1]}};
+  ends.end(p, at.head, state);
+  if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);
+  ends.template write_all<C.value_dim>(0, lane, [&](int n) {
+    Pairs<2> x = pairs_of<C>(o, n);
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
-    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
-    ends.end(p, view, row, at.head, r, {rows.reference[r], rows.sum[r]}, lane % 4 == 0);
-  }
-  ends.template write_all<C.value_dim>(
-      0, lane, [&](int n) { return make_float4(o[4 * n], o[4 * n + 1], o[4 * n + 2], o[4 * n + 3]); });
+    for (int r = 0; r < 2; ++r)
+      x.of[r] = make_float2(x.of[r].x * ends.inverse[r], x.of[r].y * ends.inverse[r]);
+    return x;
+  });
   return __any_sync(0xffffffffu, ends.suspect());
 }
 

@@ -22,10 +22,10 @@ __global__ void __launch_bounds__(config_for(kDim, kValueDim, kVariant).threads(
   attend_block<kConfig, TypeOf<kElement>, kVariant == Variant::general>(p, shared);
 }
 
-template <Element kElement, int kDim, int kValueDim>
-__global__ void __launch_bounds__(config_for(kDim, kValueDim, Variant::split).split_threads(), 1)
+template <Element kElement, int kDim, int kValueDim, Variant kVariant>
+__global__ void __launch_bounds__(config_for(kDim, kValueDim, kVariant).split_threads(), 1)
     attend_split(const __grid_constant__ Sm90Params p) {
-  constexpr Config kConfig = config_for(kDim, kValueDim, Variant::split);
+  constexpr Config kConfig = config_for(kDim, kValueDim, kVariant);
   static_assert(sizeof(SplitShared<kConfig>) == split_shared_bytes(kConfig));
   static_assert(sizeof(SplitShared<kConfig>) <= kMostSharedBytes);
   extern __shared__ __align__(1024) char shared[];
@@ -34,13 +34,15 @@ __global__ void __launch_bounds__(config_for(kDim, kValueDim, Variant::split).sp
 
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
-  Functions f{reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>), nullptr,
-              nullptr, reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>)};
+  Functions f{};
+  f.plain = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>);
+  f.general = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>);
   if constexpr (has_tall(kDim)) {
     f.tall = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::tall>);
   }
   if constexpr (has_split(kDim)) {
-    f.split = reinterpret_cast<const void*>(attend_split<kElement, kDim, kValueDim>);
+    f.split = reinterpret_cast<const void*>(attend_split<kElement, kDim, kValueDim, Variant::split>);
+    f.narrow = reinterpret_cast<const void*>(attend_split<kElement, kDim, kValueDim, Variant::narrow>);
   }
   return f;
 }

@@ -79,7 +79,7 @@ core::Status launch(const core::Problem& p, const Choice& choice, int sms, const
   run.kernel = "sm90";
   run.starts_early = true;
   run.function = function_for(p.dtype == TESSERA_BF16, choice);
-  if (choice.variant == Variant::split) {
+  if (splits_keys(choice.variant)) {
     run.grid[0] = static_cast<unsigned>(choice.row_tiles);
     run.grid[1] = static_cast<unsigned>(p.heads);
     run.grid[2] = static_cast<unsigned>(p.batch);

@@ -19,14 +19,14 @@ __device__ inline void start_scores(Scores<C>& s, unsigned query, unsigned key) 
   ptx::wgmma_commit();
 }
 
-// O += P V; of all keys, or of some.
-template <Config C, class T, int kFrom = 0, int kTo = C.keys>
+// O += P V, or O = P V; of all keys, or of some.
+template <Config C, class T, int kFrom = 0, int kTo = C.keys, bool kAdd = true>
 __device__ inline void start_output(Output<C>& o, const Weights<C>& w, unsigned value) {
   const ptx::MatrixDescriptor b(value, C.keys * 128);
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = kFrom / 16; k < kTo / 16; ++k)
-    ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128));
+    ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], b.at(k * 16 * 128), kAdd || k > kFrom / 16);
   ptx::wgmma_commit();
 }
 

@@ -9,8 +9,10 @@ enum class Variant {
   plain,    // 128 rows a block; band, key lengths and sinks only
   tall,     // the same with 256 rows, half as many keys at a time, for problems with rows enough
   split,    // 64 rows a block, keys shared by its warpgroups: for problems with few rows (split.hpp)
+  narrow,   // the same with 32 rows, for problems with fewer still
   general,  // every option, 128 rows a block
 };
+TESSERA_CONSTEXPR bool splits_keys(Variant v) { return v == Variant::split || v == Variant::narrow; }
 
 // Head dims that have kernels of their own; for others the copy engine adds columns of zeros.
 struct HeadDims {
@@ -33,7 +35,8 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
     c.ahead = !c.overlap;
     c.keys = dim == 256 ? 80 : 96;
   }
-  if (variant == Variant::split && dim == 128) c.keys = 64;
+  if (splits_keys(variant) && dim == 128) c.keys = 64;
+  if (variant == Variant::narrow) c.warp_rows = 8;
   if (variant == Variant::general) {  // what the options need of each row takes registers too
     c.keys = 64;
     c.overlap = value_dim <= 128;  // past that, with two sets of weights, they do not fit
@@ -51,7 +54,7 @@ TESSERA_CONSTEXPR int shared_bytes(const Config& c) {
 // barriers.
 TESSERA_CONSTEXPR int split_shared_bytes(const Config& c) {
   const int tiles = c.consumers * c.stages * (c.key_bytes() + c.value_bytes());
-  const int partial = c.consumers * 64 * c.value_dim * 4;
+  const int partial = c.consumers * c.split_rows() * c.value_dim * 4;
   return c.query_bytes() + tiles + partial + c.consumers * 2048 + 1024;
 }
 inline constexpr int kMostSharedBytes = 227 * 1024;

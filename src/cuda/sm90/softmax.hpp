@@ -1,5 +1,5 @@
 // Scores in the accumulators of a warpgroup to weights in the layout of A, in registers. Every thread holds
-// two rows; see ptx/wgmma.hpp for which elements.
+// two rows, or uses the first of them alone (Config::warp_rows); see ptx/wgmma.hpp for which elements.
 #pragma once
 
 #include "cuda/sm90/config.hpp"
@@ -29,12 +29,12 @@ __device__ inline void find_largest(const Scores<C>& s, float (&largest)[2]) {
 #pragma unroll
   for (int n = 0; n < C.keys / 8; ++n)
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < C.thread_rows(); ++r) {
       const float pair = fmaxf(s[4 * n + 2 * r], s[4 * n + 2 * r + 1]);
       most[r][n % 4] = n < 4 ? pair : fmaxf(most[r][n % 4], pair);
     }
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < C.thread_rows(); ++r) {
     float x = fmaxf(fmaxf(most[r][0], most[r][1]), fmaxf(most[r][2], most[r][3]));
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
     largest[r] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
@@ -46,14 +46,24 @@ template <Config C, class T, int kFrom = 0, int kTo = C.keys>
 __device__ inline void exponentiate(Weights<C>& w, const Scores<C>& s, const Rows& rows, float factor,
                                     float (&sum)[2]) {
 #pragma unroll
-  for (int n = kFrom / 8; n < kTo / 8; ++n)
+  for (int n = kFrom / 8; n < kTo / 8; ++n) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < C.thread_rows(); ++r) {
       const float x = tile::fast_exp2(fmaf(s[4 * n + 2 * r], factor, -rows.reference[r]));
       const float y = tile::fast_exp2(fmaf(s[4 * n + 2 * r + 1], factor, -rows.reference[r]));
       sum[r] = n == kFrom / 8 ? x + y : sum[r] + (x + y);
       w[n / 2][n % 2 * 2 + r] = tile::pack<T>(x, y);
     }
+    // A row that is not there gets weights of its own, whatever they are: if nothing read its scores, the
+    // compiler would make the products wait for each other.
+    if (C.thread_rows() == 1) w[n / 2][n % 2 * 2 + 1] = tile::pack<T>(s[4 * n + 2], s[4 * n + 3]);
+  }
+}
+
+template <Config C>
+__device__ inline void add_sums(Rows& rows, const float (&sum)[2]) {
+#pragma unroll
+  for (int r = 0; r < C.thread_rows(); ++r) rows.sum[r] += sum[r];
 }
 
 // The first reference of a row: the largest score of its first tile.
@@ -62,7 +72,7 @@ __device__ inline void start_rows(const Scores<C>& s, Rows& rows, float factor) 
   float largest[2];
   find_largest<C>(s, largest);
 #pragma unroll
-  for (int r = 0; r < 2; ++r)  // a row that sees nothing yet keeps a finite reference
+  for (int r = 0; r < C.thread_rows(); ++r)  // a row that sees nothing yet keeps a finite reference
     rows.reference[r] = fmaxf(largest[r] * factor, tile::kLowest);
 }
 
@@ -79,9 +89,9 @@ template <Config C, class T>
 __device__ inline bool continue_softmax(Weights<C>& w, const Scores<C>& s, Rows& rows, float factor) {
   float sum[2];
   exponentiate<C, T>(w, s, rows, factor, sum);
-  if (__any_sync(0xffffffffu, !(fmaxf(sum[0], sum[1]) <= tile::kMostSum))) return false;
-  rows.sum[0] += sum[0];
-  rows.sum[1] += sum[1];
+  const float most = C.thread_rows() == 1 ? sum[0] : fmaxf(sum[0], sum[1]);
+  if (__any_sync(0xffffffffu, !(most <= tile::kMostSum))) return false;
+  add_sums<C>(rows, sum);
   return true;
 }
 
@@ -94,7 +104,7 @@ __device__ inline void grown_softmax(Weights<C>& w, const Scores<C>& s, Rows& ro
   exponentiate<C, T>(w, s, rows, factor, sum);
   find_largest<C>(s, largest);
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < C.thread_rows(); ++r) {
     // Each row decides for itself: no row's bits depend on its neighbours.
     const unsigned ballot = __ballot_sync(0xffffffffu, !(sum[r] <= tile::kMostSum));
     const bool mine = (ballot >> (threadIdx.x % 32 & ~3u) & 15u) != 0;
@@ -104,8 +114,16 @@ __device__ inline void grown_softmax(Weights<C>& w, const Scores<C>& s, Rows& ro
     rows.sum[r] *= shrink[r];
   }
   exponentiate<C, T>(w, s, rows, factor, sum);
-  rows.sum[0] += sum[0];
-  rows.sum[1] += sum[1];
+  add_sums<C>(rows, sum);
+}
+
+// From the sums of single threads to those of rows, in all four threads of each.
+template <Config C>
+__device__ inline void join_sums(Rows& rows) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2)
+#pragma unroll
+    for (int r = 0; r < C.thread_rows(); ++r) rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], step);
 }
 
 template <Config C>
@@ -113,7 +131,7 @@ __device__ inline void rescale(Output<C>& o, const float (&shrink)[2]) {
 #pragma unroll
   for (int n = 0; n < C.value_dim / 8; ++n)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) o[4 * n + e] *= shrink[e / 2];
+    for (int e = 0; e < 4; ++e) o[4 * n + e] *= shrink[C.thread_rows() == 1 ? 0 : e / 2];
 }
 
 }  // namespace tessera::cuda::sm90

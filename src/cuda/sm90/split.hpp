@@ -1,10 +1,16 @@
-// The kernel for problems with too few rows to fill the GPU: a block has 64 query rows, and its warpgroups
-// share the keys instead of the rows: warpgroup w takes key tiles w, w + W, w + 2 W, ... Each asks the copy
-// engine for its own tiles; nothing is handed from one to another until the end, where the partial results
-// are merged in shared memory, always in the same order. Bands, key lengths and sinks; no other options.
+// The kernels for problems with too few rows to fill the GPU: a block has 64 query rows, or 32, and its
+// warpgroups share the keys instead of the rows: warpgroup w takes key tiles w, w + W, w + 2 W, ... Each asks
+// the copy engine for its own tiles; nothing is handed from one to another until the end, where the partial
+// results are merged in shared memory, always in the same order. Bands, key lengths and sinks; no other
+// options.
 //
-//   warpgroup 0 | Q K0 V0 asked for | S = Q K0 | softmax | O += P V0 | tile W ... | merge, first columns out
-//   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O += P V1 | ...        | merge, last columns out
+//   warpgroup 0 | Q K0 V0 asked for | S = Q K0 | softmax | O = P V0 | tile W ... | merge, first columns out
+//   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O = P V1 | ...        | merge, last columns out
+//
+// Such a kernel is over in a few microseconds, most of them steps of which each waits for the one before. So
+// what can be is worked out while something else is under way: where the output goes while the first copies
+// are, the next scores and the first half of O = P V0 under the softmax of the rest of tile 0, what every
+// row's output is to be multiplied by under the last product.
 #pragma once
 
 #include "cuda/ptx/dependent_launch.hpp"
@@ -24,8 +30,8 @@ struct SplitShared {
   alignas(1024) char query[C.query_bytes()];
   alignas(1024) char key[C.consumers][C.stages][C.key_bytes()];
   alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
-  float4 output[C.consumers][C.value_dim / 8][128];  // partial results of every thread
-  float2 rows[C.consumers][2][128];                  // reference and sum
+  Pairs<C.thread_rows()> output[C.consumers][C.value_dim / 8][128];  // partial results of every thread
+  float2 rows[C.consumers][2][128];                                  // reference and sum
   unsigned long long query_full;
   unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
 };
@@ -42,9 +48,23 @@ struct SplitBlock {
 
   static constexpr int kThreads = 128 * C.consumers;
 
+  __device__ int first_row() const { return at.row_tile * C.split_rows(); }
   __device__ int tiles() const { return (range.count - warpgroup + C.consumers - 1) / C.consumers; }
   __device__ int tile_of(int i) const { return range.first + warpgroup + i * C.consumers; }
 
+  // One box, or one for each warp's rows, which stand 16 apart.
+  __device__ void load_query() const {
+    if constexpr (C.warp_rows == 16) {
+      copy_tile(shared.query, C.blocks(), 64, &p.query, shared.query_full, first_row(), at.head, at.batch);
+    } else {
+      const unsigned barrier = ptx::shared_address(&shared.query_full);
+      ptx::barrier_expect(barrier, C.blocks() * C.split_rows() * 128);
+      for (int b = 0; b < C.blocks(); ++b)
+        for (int w = 0; w < 4; ++w)
+          ptx::copy_box_in(ptx::shared_address(shared.query + (64 * b + 16 * w) * 128), &p.query, barrier,
+                           64 * b, first_row() + w * C.warp_rows, at.head, at.batch);
+    }
+  }
   __device__ void load_key(int i) const {
     copy_tile(shared.key[warpgroup][i % C.stages], C.blocks(), C.keys, &p.key,
               shared.key_full[warpgroup][i % C.stages], tile_of(i) * C.keys, kv_head, at.batch);
@@ -64,9 +84,7 @@ struct SplitBlock {
     ptx::barrier_init_fence();
   }
   __device__ void start_copies() const {
-    if (warpgroup == 0)
-      copy_tile(shared.query, C.blocks(), 64, &p.query, shared.query_full, at.row_tile * 64, at.head,
-                at.batch);
+    if (warpgroup == 0) load_query();
     for (int i = 0; i < C.stages && i < tiles(); ++i) load_key(i);
     for (int i = 0; i < C.stages && i < tiles(); ++i) load_value(i);
   }
@@ -79,130 +97,185 @@ struct SplitBlock {
     if (thread == 0) load(i + C.stages);
   }
 
-  __device__ void wait_value(int slot, unsigned parity) const {
-    ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), parity);
+  __device__ void start_scores(Scores<C>& s, int i) const {
+    const int slot = i % C.stages;
+    ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), i / C.stages & 1);
+    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query),
+                             ptx::shared_address(shared.key[warpgroup][slot]));
+  }
+  // The address of a tile of V, when it is there.
+  __device__ unsigned await_value(int i) const {
+    const int slot = i % C.stages;
+    ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), i / C.stages & 1);
+    return ptx::shared_address(shared.value[warpgroup][slot]);
+  }
+  __device__ void mask(Scores<C>& s, int i, int2 unmasked) const {
+    if (const int tile = tile_of(i); tile < unmasked.x || tile >= unmasked.y)
+      mask_scores<C, T, false>(s, p.problem, at, first_row(), tile);
   }
 
-  __device__ void attend(Rows& rows, Output<C>& o) const {
+  // The first tile: the product of its first keys and the next scores run under the exponentials of the rest.
+  template <bool kMore>
+  __device__ void take_first(Scores<C>& next, int2 unmasked, Rows& rows, Output<C>& o) const {
+    constexpr int kHalf = C.keys / 2;
     const float factor = p.problem.scale_log2;
-    const int first_row = at.row_tile * 64, last = p.problem.queries - 1;
-    const int2 unmasked = unmasked_tiles<C>(band, min(first_row, last), min(first_row + 63, last));
-    ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
-    for (int i = 0; i < tiles(); ++i) {
-      const int slot = i % C.stages, tile = tile_of(i);
-      const unsigned parity = i / C.stages & 1;
-      Scores<C> s;
-      Weights<C> w;
-      ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), parity);
-      start_scores<C, T>(s, ptx::shared_address(shared.query),
-                         ptx::shared_address(shared.key[warpgroup][slot]));
-      ptx::wgmma_wait<0>();
-      if (i > 0) refill(i - 1, [&](int n) { load_value(n); });
-      refill(i, [&](int n) { load_key(n); });
-      if (tile < unmasked.x || tile >= unmasked.y)
-        mask_scores<C, T, false>(s, p.problem, at, first_row, tile);
-      const unsigned value = ptx::shared_address(shared.value[warpgroup][slot]);
-      if (i == 0) {
-        // The product of the first keys runs under the exponentials of the rest.
-        constexpr int kHalf = C.keys / 2;
-        float rest[2];
-        start_rows<C>(s, rows, factor);
-        exponentiate<C, T, 0, kHalf>(w, s, rows, factor, rows.sum);
-        wait_value(slot, parity);
-        start_output<C, T, 0, kHalf>(o, w, value);
-        exponentiate<C, T, kHalf, C.keys>(w, s, rows, factor, rest);
-        start_output<C, T, kHalf, C.keys>(o, w, value);
-        rows.sum[0] += rest[0];
-        rows.sum[1] += rest[1];
-      } else {
-        float shrink[2];
-        if (!continue_softmax<C, T>(w, s, rows, factor)) {
-          grown_softmax<C, T>(w, s, rows, factor, shrink);
-          rescale<C>(o, shrink);
-        }
-        wait_value(slot, parity);
-        start_output<C, T>(o, w, value);
-      }
-    }
+    Scores<C> s;
+    Weights<C> w;
+    float rest[2];
+    start_scores(s, 0);
     ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
-      rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
+    ptx::pin(s);
+    mask(s, 0, unmasked);
+    start_rows<C>(s, rows, factor);
+    exponentiate<C, T, 0, kHalf>(w, s, rows, factor, rows.sum);
+    const unsigned value = await_value(0);
+    start_output<C, T, 0, kHalf, false>(o, w, value);
+    if constexpr (kMore) start_scores(next, 1);
+    exponentiate<C, T, kHalf, C.keys>(w, s, rows, factor, rest);
+    start_output<C, T, kHalf, C.keys>(o, w, value);
+    add_sums<C>(rows, rest);
+  }
+  // Any other, when its scores are there and no product is under way.
+  __device__ void take(int i, Scores<C>& s, int2 unmasked, Rows& rows, Output<C>& o) const {
+    const float factor = p.problem.scale_log2;
+    Weights<C> w;
+    mask(s, i, unmasked);
+    if (!continue_softmax<C, T>(w, s, rows, factor)) {
+      float shrink[2];
+      grown_softmax<C, T>(w, s, rows, factor, shrink);
+      rescale<C>(o, shrink);
     }
+    start_output<C, T>(o, w, await_value(i));
+  }
+
+  // One tile or more: two paths, because the compiler makes products wait that a path may leave out.
+  __device__ void attend(Rows& rows, Output<C>& o) const {
+    const int last = p.problem.queries - 1, count = tiles();
+    const int2 unmasked =
+        unmasked_tiles<C>(band, min(first_row(), last), min(first_row() + C.split_rows() - 1, last));
+    ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
+    if (count > 1) {
+      Scores<C> second;
+      take_first<true>(second, unmasked, rows, o);
+      ptx::wgmma_wait<0>();
+      ptx::pin(second);
+      refill(0, [&](int n) { load_key(n); });
+      refill(0, [&](int n) { load_value(n); });
+      refill(1, [&](int n) { load_key(n); });
+      take(1, second, unmasked, rows, o);
+      for (int i = 2; i < count; ++i) {
+        Scores<C> s;
+        start_scores(s, i);
+        ptx::wgmma_wait<0>();
+        ptx::pin(s);
+        refill(i - 1, [&](int n) { load_value(n); });
+        refill(i, [&](int n) { load_key(n); });
+        take(i, s, unmasked, rows, o);
+      }
+      exchange_rows(rows);
+      ptx::wgmma_wait<0>();
+      ptx::pin(o);
+    } else if (count == 1) {
+      Scores<C> none;
+      take_first<false>(none, unmasked, rows, o);
+      exchange_rows(rows);
+      ptx::wgmma_wait<0>();
+      ptx::pin(o);
+    } else {
+      exchange_rows(rows);
+#pragma unroll
+      for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+    }
+  }
+
+  // All warpgroups learn of each other's rows, under the last product.
+  __device__ void exchange_rows(Rows& rows) const {
+    join_sums<C>(rows);
+#pragma unroll
+    for (int r = 0; r < C.thread_rows(); ++r)
+      shared.rows[warpgroup][r][thread] = make_float2(rows.reference[r], rows.sum[r]);
+    meet();
+  }
+  // Not __syncthreads: the warpgroups may come here by different ways.
+  __device__ static void meet() { ptx::named_sync(kTurnOf + C.consumers, kThreads); }
+
+  // The thread's rows, from all warpgroups.
+  __device__ tile::SoftmaxState whole_row(int r) const {
+    float2 theirs[C.consumers];
+    tile::SoftmaxState state = tile::empty_softmax();
+#pragma unroll
+    for (int w = 0; w < C.consumers; ++w) {
+      theirs[w] = shared.rows[w][r][thread];
+      state.reference = fmaxf(state.reference, theirs[w].x);
+    }
+#pragma unroll
+    for (int w = 0; w < C.consumers; ++w)
+      state.sum = fmaf(theirs[w].y, tile::fast_exp2(theirs[w].x - state.reference), state.sum);
+    return state;
   }
 
   // Every warpgroup finishes an equal share of the columns: it leaves its partial results of all other
-  // columns in shared memory, meets the others there, and takes theirs in, in the same order always.
+  // columns in shared memory, meets the others there, and takes theirs in.
   static constexpr int kShare = C.value_dim / 8 / C.consumers;  // groups of 8 columns
   static_assert(kShare % 4 == 0);
-  __device__ static bool in_share(int n, int w) { return n / kShare == w; }
 
-  __device__ void leave_partial(const Rows& rows, const Output<C>& o) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      shared.rows[warpgroup][r][thread] = make_float2(rows.reference[r], rows.sum[r]);
+  __device__ void leave_partial(const Output<C>& o) const {
 #pragma unroll
     for (int n = 0; n < C.value_dim / 8; ++n)
-      if (!in_share(n, warpgroup))
-        shared.output[warpgroup][n][thread] = make_float4(o[4 * n], o[4 * n + 1], o[4 * n + 2], o[4 * n + 3]);
+      if (n / kShare != warpgroup) shared.output[warpgroup][n][thread] = pairs_of<C>(o, n);
+    if constexpr (C.thread_rows() == 1) {  // what no row is made of is to be read all the same: exponentiate
+      unsigned rest = 0;
+#pragma unroll
+      for (int n = 0; n < C.value_dim / 8; ++n)
+        rest ^= __float_as_uint(o[4 * n + 2]) ^ __float_as_uint(o[4 * n + 3]);
+      shared.rows[warpgroup][1][thread].x = __uint_as_float(rest);
+    }
   }
 
-  // Columns 8 n ... 8 n + 7 of the warpgroup's share, from all warpgroups.
-  __device__ float4 merged(const Output<C>& o, const float (&factor)[C.consumers][2], int n) const {
-    float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  // Columns 8 n ... 8 n + 7 of the warpgroup's share, from all warpgroups, in the same order always.
+  __device__ Pairs<C.thread_rows()> merged(const Output<C>& o, int n) const {
+    Pairs<C.thread_rows()> x;
 #pragma unroll
     for (int w = 0; w < C.consumers; ++w) {
       // Its own from registers, which cannot be indexed by the warpgroup: w says which there would be.
-      const int mine = 4 * (w * kShare + n);
-      const float4 y = w == warpgroup ? make_float4(o[mine], o[mine + 1], o[mine + 2], o[mine + 3])
-                                      : shared.output[w][warpgroup * kShare + n][thread];
-      x.x = fmaf(y.x, factor[w][0], x.x);
-      x.y = fmaf(y.y, factor[w][0], x.y);
-      x.z = fmaf(y.z, factor[w][1], x.z);
-      x.w = fmaf(y.w, factor[w][1], x.w);
+      const Pairs<C.thread_rows()> y =
+          w == warpgroup ? pairs_of<C>(o, w * kShare + n) : shared.output[w][warpgroup * kShare + n][thread];
+#pragma unroll
+      for (int r = 0; r < C.thread_rows(); ++r)
+        x.of[r] = w == 0 ? y.of[r] : make_float2(x.of[r].x + y.of[r].x, x.of[r].y + y.of[r].y);
     }
     return x;
   }
 
-  __device__ void finish(const Output<C>& o) const {
-    const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
-    const int lane = thread % 32, row = at.row_tile * 64 + thread / 32 * 16 + lane / 4;
-    RowEnds<T> ends(p.problem, view, row, at.head);
-    float factor[C.consumers][2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float2 theirs[C.consumers];
-      tile::SoftmaxState state = {tile::kLowest, 0.0f};
-#pragma unroll
-      for (int w = 0; w < C.consumers; ++w) {
-        theirs[w] = shared.rows[w][r][thread];
-        state.reference = fmaxf(state.reference, theirs[w].x);
-      }
-#pragma unroll
-      for (int w = 0; w < C.consumers; ++w) {
-        factor[w][r] = tile::fast_exp2(theirs[w].x - state.reference);
-        state.sum = fmaf(theirs[w].y, factor[w][r], state.sum);
-      }
-      ends.end(p.problem, view, row, at.head, r, state, warpgroup == 0 && lane % 4 == 0);
-    }
-    ends.template write_all<8 * kShare>(8 * kShare * warpgroup, lane,
-                                        [&](int n) { return merged(o, factor, n); });
-    if (__syncthreads_or(static_cast<int>(ends.suspect())) == 0) return;
-    constexpr int kRows = 64 * 32 / kThreads;  // of a warp
-    const int first = at.row_tile * 64 + static_cast<int>(threadIdx.x) / 32 * kRows;
-    recompute_suspects<T>(p.problem, at, first, first + kRows);
-  }
-
   __device__ void run() const {
+    const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
+    const int lane = thread % 32, row = first_row() + thread / 32 * C.warp_rows + lane / 4;
+    RowEnds<T, C.thread_rows()> ends(p.problem, view, row, at.head);
+    ends.out = ptx::opaque(ends.out);  // now, while Q and K are on their way
+    ends.stride = ptx::opaque(ends.stride);
     Rows rows = {{tile::kLowest, tile::kLowest}, {0.0f, 0.0f}};
     Output<C> o;
-#pragma unroll
-    for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
     attend(rows, o);
-    leave_partial(rows, o);
+
+    tile::SoftmaxState state[C.thread_rows()];
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < C.thread_rows(); ++r) {
+      state[r] = whole_row(r);
+      factor[r] = tile::fast_exp2(rows.reference[r] - state[r].reference);
+    }
+    ends.end(p.problem, at.head, state);
+#pragma unroll
+    for (int r = 0; r < C.thread_rows(); ++r) factor[r] *= ends.inverse[r];
+    rescale<C>(o, factor);
+    leave_partial(o);
     __syncthreads();
-    finish(o);
+    ends.template write_all<8 * kShare>(8 * kShare * warpgroup, lane, [&](int n) { return merged(o, n); });
+    if (warpgroup == 0 && lane % 4 == 0) ends.write_lse(p.problem, view, row, at.head, state);
+    if (__syncthreads_or(static_cast<int>(ends.suspect())) == 0) return;
+    constexpr int kRows = C.split_rows() * 32 / kThreads;  // of a warp
+    const int first = first_row() + static_cast<int>(threadIdx.x) / 32 * kRows;
+    recompute_suspects<T>(p.problem, at, first, first + kRows);
   }
 };
 
@@ -224,7 +297,7 @@ __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   block.kv_head = p.group.divide(block.at.head);
   if (tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
   block.band = tile::band_of(p.problem, block.at.batch);
-  block.range = key_tiles<C>(block.band, p.problem, block.at, 64);
+  block.range = key_tiles<C>(block.band, p.problem, block.at, C.split_rows());
   ptx::await_kernels_before();
   if (block.thread == 0) block.start_copies();
   __syncthreads();

@@ -26,6 +26,17 @@ TESSERA_HOST_DEVICE float fast_exp2(float x) {
 #endif
 }
 
+// 1 / x by the special-function unit; x is a sum of weights, so neither tiny nor huge.
+TESSERA_HOST_DEVICE float fast_inverse(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
 // sm90, and sm80 where it is lazy, take exponents against a reference that hardly ever moves: the largest
 // score of the first tile that a row meets. Later tiles take no maximum, which would be about a quarter of
 // the softmax. The sum of a thread's weights in a row of a tile tells when they grew so far above 1 that they
@@ -69,6 +80,11 @@ TESSERA_HOST_DEVICE float add_sink(SoftmaxState& state, float sink) {
 
 TESSERA_HOST_DEVICE float inverse_sum(const SoftmaxState& state) {
   return state.sum == 0.0f ? 0.0f : 1.0f / state.sum;
+}
+
+// The same to the last bit but one, without the steps that division takes for the last.
+TESSERA_HOST_DEVICE float fast_inverse_sum(const SoftmaxState& state) {
+  return state.sum == 0.0f ? 0.0f : fast_inverse(state.sum);
 }
 
 // Natural logarithm; -inf where nothing was seen.
