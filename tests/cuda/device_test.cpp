@@ -232,11 +232,11 @@ std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool 
 TEST(Device, CallsInARowSeeEachOthersResults) {
   SKIP_WITHOUT_GPU();
   // A large scale: a row of output is nearly one row of V, so that a stale query shows.
-  for (const char* words :
-       {"b2 h8 q256 d64 f16 scale=2", "b2 h8 q512 d64 f16 scale=2 causal=top-left",
-        "b8 h8 q512 d64 f16 scale=2", "b4 h16 q576 d64 bf16 scale=2 lengths", "b2 h16 q1024 d128 f16 scale=2",
-        "b1 h16 q512 d128 bf16 scale=2", "b2 h16 q512 d128 f16 scale=2 softcap=30",
-        "b2 h8 q512 d256 f16 scale=2", "b2 h8 q40 d64 f16 scale=2"}) {
+  for (const char* words : {"b2 h8 q256 d64 f16 scale=2", "b2 h8 q512 d64 f16 scale=2 causal=top-left",
+                            "b8 h8 q512 d64 f16 scale=2", "b4 h16 q576 d64 bf16 scale=2 lengths",
+                            "b2 h16 q1024 d128 f16 scale=2", "b1 h16 q512 d128 bf16 scale=2",
+                            "b1 h8 q512 d128 f16 scale=2", "b2 h16 q512 d128 f16 scale=2 softcap=30",
+                            "b2 h8 q512 d256 f16 scale=2", "b2 h8 q40 d64 f16 scale=2"}) {
     const OnGpu there(words);
     for (const char* const kernel : {static_cast<const char*>(nullptr), "sm80"}) {  // null: the plan's choice
       std::string complaint;

@@ -52,15 +52,16 @@ void expect_choice(const Shape& shape, const Row& row, const cases::Instance& in
   EXPECT_EQ(cuda::sm90::choose(problem, sms).variant, shape.variant) << row.dtype_and_options;
 }
 
-// On a problem with as many heads as there are SMs.
-void expect_passes(const Shape& shape, const Row& row) {
-  const cuda::runtime::Gpu* const gpu = cuda::runtime::find_gpu(0, nullptr);
+void expect_passes(const Shape& shape, const Row& row, cases::Instance instance) {
   tessera_device device = gpu_device();
   device.kernel = "sm90";
-  cases::Instance instance = instance_of(shape, row, gpu->sms);
-  expect_choice(shape, row, instance, gpu->sms);
+  expect_choice(shape, row, instance, cuda::runtime::find_gpu(0, nullptr)->sms);
   const cases::Verdict verdict = cases::judge(instance, cases::expect(instance), device);
   EXPECT_TRUE(verdict.passed) << verdict.why << "\n" << verdict.reproduce;
+}
+// On a problem with as many heads as there are SMs.
+void expect_passes(const Shape& shape, const Row& row) {
+  expect_passes(shape, row, instance_of(shape, row, cuda::runtime::find_gpu(0, nullptr)->sms));
 }
 
 #define SKIP_WITHOUT_SM90_GPU()                                                                 \
@@ -92,6 +93,25 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
     expect_passes(shape, {"bf16 causal=bottom-right window=500,0", Input::normal});
 }
 
+// Two batch entries, each with half as many heads as there are SMs; two of those share K and V. The lengths
+// of the keys reach down to none at all.
+TEST(Variants, PassTheGatesWhereHeadsShareKeysAndBatchEntriesDiffer) {
+  SKIP_WITHOUT_SM90_GPU();
+  const int pairs = cuda::runtime::find_gpu(0, nullptr)->sms / 4;
+  for (const Shape& shape :
+       {Shape{"", Variant::split, "q60 k300 d64"}, Shape{"", Variant::split, "q60 k200 d128"},
+        Shape{"", Variant::narrow, "q30 k300 d64"}, Shape{"", Variant::narrow, "q30 k200 d128"}}) {
+    for (const char* options : {"f16 lengths", "bf16 lengths causal=bottom-right sinks"}) {
+      const Row row{options, Input::normal};
+      for (const unsigned seed : {1u, 2u}) {
+        const std::string words =
+            fmt::format("b2 h{}/{} {} {}", 2 * pairs, pairs, shape.queries_and_dims, options);
+        expect_passes(shape, row, cases::Instance(case_of(words), row.input, seed));
+      }
+    }
+  }
+}
+
 // The last 16 bytes of an output row belong to it only in part; what is behind them must stay as it is.
 TEST(Variants, WriteNothingBehindTheLastColumn) {
   SKIP_WITHOUT_SM90_GPU();
@@ -106,12 +126,15 @@ TEST(Variants, WriteNothingBehindTheLastColumn) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, VariantsOf,
     testing::Values(Shape{"split_d64", Variant::split, "q60 k200 d64", "q60 k200 d64"},
+                    Shape{"split_d64_few_keys", Variant::split, "q60 k40 d64", "q60 k40 d64"},
                     Shape{"split_d64_many_keys", Variant::split, "q60 k900 d64", "q60 k900 d64"},
                     Shape{"split_d128_many_keys", Variant::split, "q60 k500 d128", "q60 k500 d128"},
+                    Shape{"split_d128_few_keys", Variant::split, "q60 k40 d128", "q60 k40 d128"},
                     Shape{"narrow_d64", Variant::narrow, "q30 k200 d64", "q30 k200 d64"},
                     Shape{"narrow_d64_three_tiles", Variant::narrow, "q20 k300 d64", "q20 k300 d64"},
                     Shape{"narrow_d64_many_keys", Variant::narrow, "q30 k900 d64", "q30 k900 d64"},
                     Shape{"narrow_d128", Variant::narrow, "q30 k500 d128", "q30 k500 d128"},
+                    Shape{"narrow_d128_few_keys", Variant::narrow, "q30 k20 d128", "q30 k20 d128"},
                     Shape{"plain_d64", Variant::plain, "q120 k200 d64", "q640 k600 d64"},
                     Shape{"tall_d64", Variant::tall, "q250 k150 d64", "q900 k800 d64"},
                     Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64"},

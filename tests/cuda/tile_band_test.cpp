@@ -82,21 +82,38 @@ TEST(Band, VisibleIsTheDefinition) {
   EXPECT_FALSE(window.visible(99, 100)) << "past the keys";
 }
 
+// The same in 64 bits.
+KeyRange wide_key_range(const Band& band, long long first, long long last) {
+  const auto seen = [&](long long key, int low, int high) {
+    return static_cast<int>(std::clamp(key, static_cast<long long>(low), static_cast<long long>(high)));
+  };
+  KeyRange range{};
+  range.begin = seen(first + band.offset - band.left, 0, band.keys);
+  range.end = seen(last + band.offset + band.right + 1, range.begin, band.keys);
+  range.full_begin = seen(last + band.offset - band.left, range.begin, range.end);
+  range.full_end = seen(first + band.offset + band.right + 1, range.begin, range.end);
+  return range;
+}
+
 TEST(Band, TheLongestLengthsDoNotOverflow) {
   const int longest = kMaxLength;
-  for (const int offset : {0, -longest, longest - 1}) {
-    const Band band{longest, offset, kFarAway, kFarAway};
-    const int last = longest - 1;
-    if (offset <= 0) {
-      EXPECT_TRUE(band.visible(0, 0));
-    }
-    const KeyRange range = key_range(band, 0, last);
-    EXPECT_EQ(range.begin, 0);
-    EXPECT_LE(range.end, longest);
-  }
-  const KeyRange all = key_range({longest, 0, kFarAway, kFarAway}, 0, longest - 1);
-  EXPECT_EQ(all.full_begin, 0);
-  EXPECT_EQ(all.full_end, longest);
+  for (const int keys : {0, 1, longest / 2, longest - 1, longest})
+    for (const int queries : {1, 2, longest / 2, longest - 1, longest})
+      for (const int offset : {0, keys - queries})  // top-left, bottom-right
+        for (const int left : {0, 1, longest / 2, longest, kFarAway})
+          for (const int right : {0, 1, longest / 2, longest, kFarAway})
+            for (const int first : {0, queries / 2, queries - 1}) {
+              const Band band{keys, offset, left, right};
+              const KeyRange range = key_range(band, first, queries - 1);
+              const KeyRange wide = wide_key_range(band, first, queries - 1);
+              SCOPED_TRACE(fmt::format("keys {} queries {} offset {} left {} right {} from {}", keys, queries,
+                                       offset, left, right, first));
+              EXPECT_EQ(range.begin, wide.begin);
+              EXPECT_EQ(range.end, wide.end);
+              EXPECT_EQ(range.full_begin, wide.full_begin);
+              EXPECT_EQ(range.full_end, wide.full_end);
+            }
+  EXPECT_TRUE((Band{longest, 0, kFarAway, kFarAway}.visible(longest - 1, longest - 1)));
 }
 
 // The state, fed tile by tile as a kernel does; `acc` stands for one output element.

@@ -13,7 +13,8 @@ struct Config {
   bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
   bool ahead = false;  // the next row tile's first scores are computed while this one is written
-  // A product has 16 rows of a warp, 8 apart in a thread. Where that leaves SMs idle, the last 8 stay empty.
+  // A product has 16 rows of a warp, 8 apart in a thread. Where that leaves SMs idle, the last 8 are not
+  // used.
   int warp_rows = 16;
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }

@@ -8,9 +8,9 @@
 //   warpgroup 1 |   K1 V1 asked for | S = Q K1 | softmax | O = P V1 | ...        | merge, last columns out
 //
 // Such a kernel is over in a few microseconds, most of them steps of which each waits for the one before. So
-// what can be is worked out while something else is under way: where the output goes while the first copies
-// are, the next scores and the first half of O = P V0 under the softmax of the rest of tile 0, what every
-// row's output is to be multiplied by under the last product.
+// what can be is done while something else is under way: where the output goes is worked out while the first
+// copies are, the next scores and the first half of O = P V0 are computed under the softmax of the rest of
+// tile 0, and the warpgroups tell each other of their rows under the last product.
 #pragma once
 
 #include "cuda/ptx/dependent_launch.hpp"
@@ -148,7 +148,8 @@ struct SplitBlock {
     start_output<C, T>(o, w, await_value(i));
   }
 
-  // One tile or more: two paths, because the compiler makes products wait that a path may leave out.
+  // One tile, more, or none: paths of their own, because the compiler makes products wait that may be left
+  // out.
   __device__ void attend(Rows& rows, Output<C>& o) const {
     const int last = p.problem.queries - 1, count = tiles();
     const int2 unmasked =

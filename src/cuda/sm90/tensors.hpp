@@ -16,7 +16,8 @@ struct BoxedTensors {
 // OK, or the sentence which stride or address, of the output's too, does not allow 16 bytes at a time.
 core::Status check_boxes(const core::Problem& problem);
 
-// Of a problem that passed: boxes have the rows of a warpgroup, or the keys of a tile.
+// Of a problem that passed: boxes have the rows of a warpgroup (of a warp, if it has fewer than 16), or the
+// keys of a tile.
 BoxedTensors boxes_of(const core::Problem& problem, const Config& config);
 
 }  // namespace tessera::cuda::sm90

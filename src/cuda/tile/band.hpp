@@ -28,21 +28,16 @@ struct KeyRange {
 
 TESSERA_HOST_DEVICE int clamp_int(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 
-// One past the last key that a position sees, from begin to end. A position past the keys counts as their
-// end, which it sees as far as; so the sum fits an int (kFarAway in params.hpp).
-TESSERA_HOST_DEVICE int seen_end(const Band& band, int position, int begin, int end) {
-  const int last = (position < band.keys ? position : band.keys) + band.right;
-  return clamp_int(last, begin - 1, end - 1) + 1;
-}
-
-// For rows first ... last, both included. Blocks wait for this before they ask for keys: 32 bits are enough.
+// For rows first ... last, both included. Blocks wait for this before they ask for keys, so it is done in 32
+// bits: the last query stands before the last key at most, and positions are within kMaxLength (params.hpp)
+// on both sides of 0; that and kFarAway on top of it fit an int.
 TESSERA_HOST_DEVICE KeyRange key_range(const Band& band, int first, int last) {
   const int first_position = first + band.offset, last_position = last + band.offset;
   KeyRange range;
   range.begin = clamp_int(first_position - band.left, 0, band.keys);
-  range.end = seen_end(band, last_position, range.begin, band.keys);
+  range.end = clamp_int(last_position + band.right + 1, range.begin, band.keys);
   range.full_begin = clamp_int(last_position - band.left, range.begin, range.end);
-  range.full_end = seen_end(band, first_position, range.begin, range.end);
+  range.full_end = clamp_int(first_position + band.right + 1, range.begin, range.end);
   return range;
 }
 
