@@ -164,9 +164,12 @@ TEST(Sm90, VariantsByOptionAndSize) {
   // it.
   EXPECT_EQ(variant("b1 h16 q2048 d64 bf16"), Variant::tall);
   EXPECT_EQ(variant("b1 h16 q2048 d64 bf16 causal=bottom-right"), Variant::plain);
-  // 256 tiles of 64 rows, two rounds half as long as the longest, against one of 128 rows.
+  // 256 tiles of 64 rows would be two rounds, causal or not; 128 of 128 are one.
   EXPECT_EQ(variant("b1 h16 q1024 d128 bf16"), Variant::plain);
-  EXPECT_EQ(variant("b1 h16 q1024 d128 bf16 causal=bottom-right"), Variant::split);
+  EXPECT_EQ(variant("b1 h16 q1024 d128 bf16 causal=bottom-right"), Variant::plain);
+  // Heads of 64 rows or fewer: as many rounds either way, of shorter tiles.
+  EXPECT_EQ(variant("b16 h16 q64 d128 bf16"), Variant::split);
+  EXPECT_EQ(variant("b16 h16 q32 d128 bf16"), Variant::narrow);
   // 132 tiles of 128 rows are one round, and so are as many of 256, half of which would be padding.
   EXPECT_EQ(variant("b4 h33 q128 d64 bf16"), Variant::plain);
 }

@@ -70,7 +70,8 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const bool split = splits_keys(variant);
   const Config config = config_for(dims.dim, dims.value_dim, variant);
   const int rows = split ? config.split_rows() : config.rows();
-  Choice c{variant, config, rows, false, 0, 0, 0, share_of(p, rows)};
+  // Most of what a block for few rows takes is getting started, however few its keys are.
+  Choice c{variant, config, rows, false, 0, 0, 0, split ? 1.0 : share_of(p, rows)};
   c.row_tiles = divide_up(p.queries, c.rows);
   // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
   // share.
@@ -186,8 +187,7 @@ Choice choose(const core::Problem& p, int sms) {
   if (has_tall(dim)) consider(Variant::tall);
   if (has_split(dim)) {
     consider(Variant::split);
-    // Most of what its blocks take is getting started, which a second round of them would do again.
-    if (choice_of(p, Variant::narrow, sms).total <= sms) consider(Variant::narrow);
+    consider(Variant::narrow);
   }
   return best;
 }
