@@ -93,23 +93,32 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
     expect_passes(shape, {"bf16 causal=bottom-right window=500,0", Input::normal});
 }
 
-// Two batch entries, each with half as many heads as there are SMs; two of those share K and V. The lengths
-// of the keys reach down to none at all.
+// Four batch entries, each with about a quarter as many heads as there are SMs; two of those share K and V.
+// With `lengths`, one entry of four has all keys, one has none, the others something between.
+constexpr Shape kSharedShapes[] = {{"", Variant::split, "q60 k300 d64"},
+                                   {"", Variant::split, "q60 k200 d128"},
+                                   {"", Variant::narrow, "q30 k300 d64"},
+                                   {"", Variant::narrow, "q30 k200 d128"}};
+constexpr Row kSharedRows[] = {{"f16 lengths", Input::normal},
+                               {"bf16 lengths causal=bottom-right sinks", Input::normal}};
+
+cases::Instance shared_instance(const Shape& shape, const Row& row, int sms) {
+  return cases::Instance(case_of(fmt::format("b4 h{}/{} {} {}", sms / 8 * 2, sms / 8, shape.queries_and_dims,
+                                             row.dtype_and_options)),
+                         row.input, 1);
+}
+
 TEST(Variants, PassTheGatesWhereHeadsShareKeysAndBatchEntriesDiffer) {
   SKIP_WITHOUT_SM90_GPU();
-  const int pairs = cuda::runtime::find_gpu(0, nullptr)->sms / 4;
-  for (const Shape& shape :
-       {Shape{"", Variant::split, "q60 k300 d64"}, Shape{"", Variant::split, "q60 k200 d128"},
-        Shape{"", Variant::narrow, "q30 k300 d64"}, Shape{"", Variant::narrow, "q30 k200 d128"}}) {
-    for (const char* options : {"f16 lengths", "bf16 lengths causal=bottom-right sinks"}) {
-      const Row row{options, Input::normal};
-      for (const unsigned seed : {1u, 2u}) {
-        const std::string words =
-            fmt::format("b2 h{}/{} {} {}", 2 * pairs, pairs, shape.queries_and_dims, options);
-        expect_passes(shape, row, cases::Instance(case_of(words), row.input, seed));
-      }
-    }
-  }
+  const int sms = cuda::runtime::find_gpu(0, nullptr)->sms;
+  for (const Shape& shape : kSharedShapes)
+    for (const Row& row : kSharedRows) expect_passes(shape, row, shared_instance(shape, row, sms));
+}
+
+TEST(Variants, ThoseWithSharedHeadsAreChosenOnAnH200) {
+  constexpr int kSms = 132;
+  for (const Shape& shape : kSharedShapes)
+    for (const Row& row : kSharedRows) expect_choice(shape, row, shared_instance(shape, row, kSms), kSms);
 }
 
 // The last 16 bytes of an output row belong to it only in part; what is behind them must stay as it is.

@@ -12,6 +12,7 @@
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/quad.hpp"
 
 namespace tessera::cuda::ladder {
 
@@ -26,21 +27,12 @@ using QuadBlock = Block<T, Quads::kRows, Quads::kKeys>;
 __device__ inline int quad_row() { return static_cast<int>(ptx::opaque(threadIdx.x) / 4); }
 __device__ inline int quad_part() { return static_cast<int>(ptx::opaque(threadIdx.x) % 4); }
 
-__device__ inline float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
 // Scores to weights. state.sum is the thread's own part; returns the factor for what was summed so far.
 __device__ inline float quad_softmax(float (&x)[Quads::kMyKeys], tile::SoftmaxState& state) {
   float largest = x[0];
 #pragma unroll
   for (int i = 1; i < Quads::kMyKeys; ++i) largest = fmaxf(largest, x[i]);
-  const float keep = tile::raise_reference(state, quad_max(largest));
+  const float keep = tile::raise_reference(state, tile::quad_max(largest));
 #pragma unroll
   for (int i = 0; i < Quads::kMyKeys; ++i) {
     x[i] = tile::fast_exp2(x[i] - state.reference);
@@ -171,7 +163,7 @@ __device__ inline void store_piece(T* out, int piece, int value_dim, const float
 
 template <class T, class Layout>
 __device__ inline void write_row(const QuadBlock<T>& block, QuadRow<Layout>& mine) {
-  mine.state.sum = quad_sum(mine.state.sum);
+  mine.state.sum = tile::quad_sum(mine.state.sum);
   if (!block.exists(quad_row())) return;
   const float inverse = tile::inverse_sum(mine.state);
   T* const out = block.output(quad_row());

@@ -88,7 +88,7 @@ template <class T, int kDim>
 __device__ inline void write_rows(const QuadBlock<T>& block, int warp_row, LaneOutput<kDim>& acc,
                                   tile::SoftmaxState state) {
   const int lane = lane_index();
-  state.sum = quad_sum(state.sum);
+  state.sum = tile::quad_sum(state.sum);
   scale_rows<kDim>(acc, tile::inverse_sum(state));
 #pragma unroll
   for (int r = 0; r < TensorQk::kWarpRows; ++r) {

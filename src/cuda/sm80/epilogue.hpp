@@ -27,10 +27,7 @@ __device__ inline void start_rows(Rows<C>& rows, Output<C>& o) {
 template <Config C>
 __device__ inline void join_sums(Rows<C>& rows) {
 #pragma unroll
-  for (int r = 0; r < Rows<C>::kCount; ++r) {
-    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 1);
-    rows.sum[r] += __shfl_xor_sync(0xffffffffu, rows.sum[r], 2);
-  }
+  for (int r = 0; r < Rows<C>::kCount; ++r) rows.sum[r] = tile::quad_sum(rows.sum[r]);
 }
 
 // Splits 1, 2, ... leave their results in the ring, which nobody uses any more; split 0 takes them in, in

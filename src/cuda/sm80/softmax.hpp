@@ -8,6 +8,7 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/mainloop.hpp"
+#include "cuda/tile/quad.hpp"
 #include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm80 {
@@ -31,8 +32,7 @@ __device__ inline float largest_score(const Scores<C>& s, int m, int h) {
   float largest = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
 #pragma unroll
   for (int n = 1; n < C.keys / 8; ++n) largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-  largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-  return fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+  return tile::quad_max(largest);
 }
 
 // A tile's scores are there. True if O has to be rescaled before their weights are taken, because some row of

@@ -4,6 +4,7 @@
 
 #include "cuda/sm90/config.hpp"
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/quad.hpp"
 #include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -35,9 +36,8 @@ __device__ inline void find_largest(const Scores<C>& s, float (&largest)[2]) {
     }
 #pragma unroll
   for (int r = 0; r < C.thread_rows(); ++r) {
-    float x = fmaxf(fmaxf(most[r][0], most[r][1]), fmaxf(most[r][2], most[r][3]));
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    largest[r] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+    const float mine = fmaxf(fmaxf(most[r][0], most[r][1]), fmaxf(most[r][2], most[r][3]));
+    largest[r] = tile::quad_max(mine);
   }
 }
 
@@ -117,7 +117,8 @@ __device__ inline void grown_softmax(Weights<C>& w, const Scores<C>& s, Rows& ro
   add_sums<C>(rows, sum);
 }
 
-// From the sums of single threads to those of rows, in all four threads of each.
+// From the sums of single threads to those of rows, in all four threads of each; both rows step by step, so
+// that neither waits for the other.
 template <Config C>
 __device__ inline void join_sums(Rows& rows) {
 #pragma unroll
