@@ -160,8 +160,8 @@ TEST(Sm90, VariantsByOptionAndSize) {
   // One round of 256 rows; two of 128 or four of 64.
   EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::tall);
   EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::tall);
-  // Causal: 128 tiles of 256 rows are one round, as long as the longest; 256 of 128 rows, in pairs, half of
-  // it.
+  // Causal: 128 tiles of 256 rows are one round, as long as the longest; 256 of 128 rows are dealt out and
+  // take little more than the longest of them.
   EXPECT_EQ(variant("b1 h16 q2048 d64 bf16"), Variant::tall);
   EXPECT_EQ(variant("b1 h16 q2048 d64 bf16 causal=bottom-right"), Variant::plain);
   // 256 tiles of 64 rows would be two rounds, causal or not; 128 of 128 are one.
@@ -179,37 +179,35 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   const Choice plain = choose(problem("b4 h16 q2048 d128 f16"), kSms);  // 1024 tiles: 8 rounds
   EXPECT_EQ(plain.total, 1024);
   EXPECT_DOUBLE_EQ(estimate(plain, kSms), 8 * 128);
-  // 8 pairs a head, 512 in all: 4 rounds of two tiles.
+  // As many, of which each is a little more than half as much as the longest.
   const Choice causal = choose(problem("b4 h16 q2048 d128 f16 causal=top-left"), kSms);
-  EXPECT_TRUE(causal.paired);
-  EXPECT_EQ(causal.total, 512);
+  EXPECT_TRUE(causal.unequal);
+  EXPECT_EQ(causal.total, 1024);
   // A row sees 1,024.5 keys on average, a tile visits those of its last row: 63.5 more.
   EXPECT_DOUBLE_EQ(causal.share, (1024.5 + 63.5) / 2048);
-  EXPECT_DOUBLE_EQ(estimate(causal, kSms), 4 * 2 * 128 * causal.share);
+  EXPECT_DOUBLE_EQ(estimate(causal, kSms), 1024 * causal.share / kSms * 128);
+  // With four warpgroups each visits what its own last row sees: 31.5 more.
+  const Choice tall = choose(problem("b4 h32 q2048 d64 f16 causal=top-left"), kSms);
+  EXPECT_EQ(tall.variant, Variant::tall);
+  EXPECT_DOUBLE_EQ(tall.share, (1024.5 + 31.5) / 2048);
   // A window's row tiles are all as long.
-  EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).paired);
+  EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).unequal);
   // 128 tiles, an SM for each.
   const Choice few = choose(problem("b1 h16 q1024 d96 f16 causal=top-left"), kSms);
-  EXPECT_FALSE(few.paired);
   EXPECT_EQ(few.total, 128);
   EXPECT_DOUBLE_EQ(estimate(few, kSms), 128);
-  // One tile a head has no other to be paired with.
-  const Choice one = choose(problem("b1 h8 q128 d96 f16 causal=top-left"), kSms);
-  EXPECT_EQ(one.total, 8);
-  EXPECT_DOUBLE_EQ(estimate(one, kSms), 128);
+  // One tile a head: every tile is as long as the longest, and some SMs have two.
   const Choice many = choose(problem("b20 h8 q128 d96 f16 causal=top-left"), kSms);
-  EXPECT_TRUE(many.paired);
   EXPECT_EQ(many.total, 160);
-  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128);  // every tile is as long as the longest
+  EXPECT_DOUBLE_EQ(estimate(many, kSms), 2 * 128);
   // At the end of 4,096 keys 2,048 queries see three quarters of them on average.
   EXPECT_DOUBLE_EQ(choose(problem("b4 h16 q2048 k4096 d128 f16 causal=bottom-right"), kSms).share,
                    (3072.5 + 63.5) / 4096);
   // Most of the tiles see nothing, but nothing is done before the longest is.
   const Choice late = choose(problem("b1 h8 q4096 k1024 d96 f16 causal=bottom-right"), kSms);
-  EXPECT_TRUE(late.paired);
-  EXPECT_LT(2 * late.share, 1);
+  EXPECT_LT(static_cast<double>(late.total) * late.share, kSms);
   EXPECT_DOUBLE_EQ(estimate(late, kSms), 128);
-  // Blocks of 64 rows, whose keys are shared inside, are never paired.
+  // Blocks of 64 rows, whose keys are shared inside, count as equal.
   const Choice split = choose(problem("b1 h8 q1024 d128 f16 causal=top-left"), kSms);
   EXPECT_EQ(split.total, 128);
   EXPECT_DOUBLE_EQ(estimate(split, kSms), 64 / 0.6);

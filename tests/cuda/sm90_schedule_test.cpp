@@ -1,9 +1,11 @@
 // The list of tiles that the wgmma kernel's blocks share, walked on the host as the blocks do: every tile is
-// computed once, and by whom is even where later rows see more keys.
+// computed once, and every block has about the same to do, also where later rows see more keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -24,15 +26,11 @@ struct Walk {
   std::vector<std::int64_t> work;                   // of each block, in tiles of keys: tile i sees i + 1
 };
 
-Walk walk(int row_tiles, bool paired, int heads, int batch, unsigned sms) {
-  Choice choice{};
-  choice.paired = paired;
-  choice.row_tiles = row_tiles;
-  choice.units = paired ? (row_tiles + 1) / 2 : row_tiles;
-  choice.total = choice.units * heads * batch;
-  const Schedule schedule = make_schedule(choice, heads);
+Walk walk(int row_tiles, bool unequal, int heads, int batch, int sms) {
+  const int blocks = std::min(sms, row_tiles * heads * batch);
+  const Schedule schedule = make_schedule(row_tiles, heads, batch, blocks, unequal);
   Walk walk;
-  gridDim.x = std::min(sms, static_cast<unsigned>(schedule.total));
+  gridDim.x = static_cast<unsigned>(blocks);
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     walk.work.push_back(0);
     for (Tiles tiles(schedule); !tiles.done(); tiles.advance()) {
@@ -48,29 +46,59 @@ Walk walk(int row_tiles, bool paired, int heads, int batch, unsigned sms) {
 
 TEST(Sm90Schedule, EveryTileOnce) {
   for (const int row_tiles : {1, 2, 3, 4, 7, 16})
-    for (const bool paired : {false, true})
-      for (const int heads : {1, 3, 8})
-        for (const unsigned sms : {1u, 5u, 132u}) {
-          const Walk done = walk(row_tiles, paired, heads, 2, sms);
+    for (const bool unequal : {false, true})
+      for (const int heads : {1, 3, 8, 40})
+        for (const int sms : {1, 5, 16, 132}) {
+          const Walk done = walk(row_tiles, unequal, heads, 2, sms);
           EXPECT_EQ(done.visits.size(), static_cast<std::size_t>(row_tiles * heads * 2));
           for (const auto& [tile, times] : done.visits) EXPECT_EQ(times, 1);
         }
 }
 
-TEST(Sm90Schedule, PairsAreTheSameWork) {
-  // 16 row tiles are 8 pairs of 17 tiles of keys.
+TEST(Sm90Schedule, EveryBlockHasAboutTheSameToDo) {
+  // 16 row tiles are 8 pairs of 17 tiles of keys: 64 pairs for 16 blocks.
   const Walk even = walk(16, true, 4, 2, 16);
   for (const std::int64_t work : even.work) EXPECT_EQ(work, 4 * 17);
-  // 7 row tiles are 3 pairs of 8 and the middle one alone.
-  const Walk odd = walk(7, true, 1, 1, 132);
-  EXPECT_EQ(odd.work, (std::vector<std::int64_t>{8, 8, 8, 4}));
+  // What pairs alone would take is a whole round more than what there is to do; so much is left of that.
+  struct Shape {
+    int row_tiles, heads;
+    double most;
+  };
+  for (const auto& [row_tiles, heads, most] :
+       {Shape{16, 64, 1.005}, Shape{32, 64, 1.015}, Shape{128, 16, 1.015}, Shape{64, 32, 1.015},
+        Shape{33, 64, 1.05}, Shape{8, 40, 1.11}, Shape{32, 10, 1.13}}) {
+    const Walk done = walk(row_tiles, true, heads, 1, 132);
+    const double all = std::accumulate(done.work.begin(), done.work.end(), 0.0);
+    EXPECT_LE(static_cast<double>(std::ranges::max(done.work)), most * all / 132)
+        << row_tiles << " row tiles, " << heads << " heads";
+  }
 }
 
-TEST(Sm90Schedule, UnitsOfAHeadStandSideBySide) {
-  Choice choice{};
-  choice.row_tiles = choice.units = 4;
-  choice.total = 4 * 3 * 2;
-  const Schedule schedule = make_schedule(choice, 3);
+TEST(Sm90Schedule, TheLongestTilesComeFirst) {
+  // 7 row tiles and 5 heads for 8 blocks: a round of pairs, then from the longest to the shortest.
+  const Schedule schedule = make_schedule(7, 5, 1, 8, true);
+  EXPECT_EQ(schedule.pair_rounds, 1);
+  gridDim.x = 8;
+  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+    Tiles tiles(schedule);
+    const Place first = tiles.place();
+    tiles.advance();
+    if (first.row_tile != 3) {  // the middle one has no partner
+      EXPECT_EQ(tiles.place().row_tile, 6 - first.row_tile);
+      EXPECT_EQ(tiles.place().head, first.head);
+      EXPECT_GT(first.row_tile, tiles.place().row_tile);
+      tiles.advance();
+    }
+    int last = 7;
+    for (; !tiles.done(); tiles.advance()) {
+      EXPECT_LE(tiles.place().row_tile, last);
+      last = tiles.place().row_tile;
+    }
+  }
+}
+
+TEST(Sm90Schedule, TilesOfAHeadStandSideBySide) {
+  const Schedule schedule = make_schedule(4, 3, 2, 24, false);
   gridDim.x = 24;
   for (blockIdx.x = 0; blockIdx.x < 24; ++blockIdx.x) {
     const Place at = Tiles(schedule).place();

@@ -38,6 +38,12 @@ struct MatrixDescriptor {
 
   __device__ MatrixDescriptor(unsigned address, unsigned block_bytes)
       : low((address & 0x3ffffu) >> 4 | block_bytes >> 4 << 16) {}
+  // That of a matrix like it elsewhere, so many times 16 bytes on.
+  __device__ MatrixDescriptor moved(unsigned sixteens) const {
+    MatrixDescriptor other = *this;
+    other.low += sixteens;
+    return other;
+  }
   // That of the matrix so many bytes on. Only the low word changes: a 64-bit sum would cost twice as much.
   __device__ unsigned long long at(unsigned bytes) const {
     constexpr unsigned kHigh = 1u << 30 | 1024 / 16;

@@ -65,27 +65,24 @@ double share_of(const core::Problem& p, std::int64_t rows) {
   return std::min((average + ahead) / static_cast<double>(longest), 1.0);
 }
 
-Choice choice_of(const core::Problem& p, Variant variant, int sms) {
+Choice choice_of(const core::Problem& p, Variant variant) {
   const HeadDims dims = padded_dims(p);
   const bool split = splits_keys(variant);
   const Config config = config_for(dims.dim, dims.value_dim, variant);
   const int rows = split ? config.split_rows() : config.rows();
+  Choice c{variant, config, rows, divide_up(p.queries, rows), 0, !split && later_rows_see_more(p), 1.0};
+  c.total = c.row_tiles * p.heads * p.batch;
   // Most of what a block for few rows takes is getting started, however few its keys are.
-  Choice c{variant, config, rows, false, 0, 0, 0, split ? 1.0 : share_of(p, rows)};
-  c.row_tiles = divide_up(p.queries, c.rows);
-  // Pairs share out unequal tiles evenly; where every tile can have an SM of its own there is nothing to
-  // share.
-  c.paired = !split && later_rows_see_more(p) && c.row_tiles * p.heads * p.batch > sms;
-  c.units = c.paired ? divide_up(c.row_tiles, 2) : c.row_tiles;
-  c.total = c.units * p.heads * p.batch;
+  if (!split) c.share = share_of(p, config.passes_over() ? 64 : rows);
   return c;
 }
 
-// The cost model. A GPU works in rounds: every SM takes a piece, and the round lasts as long as a piece of
-// that many rows does, with as many keys as a tile visits on average (share); but nothing is done before the
-// longest tile is. A pair is two tiles.
+// The cost model. A GPU works in rounds: every SM takes a tile, and the round lasts as long as a tile of that
+// many rows does. Unequal tiles visit on average a share of the keys that the longest of a head visits, and
+// are dealt out so that every SM has about the same to do; but one or more of the longest it has to do.
 //
-//   time ~ max(tiles a piece * ceil(pieces / SMs) * share, 1) * rows a tile / rate
+//   time ~ rounds * rows a tile / rate
+//   rounds: ceil(tiles / SMs), or max(tiles * share / SMs, ceil(heads / SMs))
 //
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
 constexpr double kTallRate = 1.2;
@@ -111,7 +108,7 @@ std::string rather_not(const core::Problem& p, const tessera_device& device) {
   const double here = estimate(c, gpu->sms), there = sm80_estimate(p, gpu->sms);
   if (here <= there) return "";
   return fmt::format("{} tiles of {} rows on {} SMs are estimated to take {:.2f} times as long as sm80's",
-                     c.row_tiles * p.heads * p.batch, c.rows, gpu->sms, here / there);
+                     c.total, c.rows, gpu->sms, here / there);
 }
 
 std::string_view name_of(Variant variant) {
@@ -127,12 +124,12 @@ core::Launch geometry(const core::Problem& p, const tessera_device& device) {
   const runtime::Gpu* const gpu = runtime::find_gpu(device.index, nullptr);
   if (gpu == nullptr) return launch;
   const Choice c = choose(p, gpu->sms);
-  launch.work_items = c.row_tiles * p.heads * p.batch;
+  launch.work_items = c.total;
   launch.threads = splits_keys(c.variant) ? c.config.split_threads() : c.config.threads();
   const std::string work =
       splits_keys(c.variant)
           ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
-          : fmt::format("shared out{} to {} blocks", c.paired ? " in pairs of a long and a short one" : "",
+          : fmt::format("shared out{} to {} blocks", c.unequal ? ", long ones and short ones alike," : "",
                         std::min<std::int64_t>(gpu->sms, c.total));
   launch.reason =
       fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant), c.rows,
@@ -157,8 +154,9 @@ HeadDims padded_dims(const core::Problem& p) {
 }
 
 double estimate(const Choice& c, int sms) {
-  const int tiles_a_piece = c.paired && c.row_tiles > 1 ? 2 : 1;
-  const double tiles = std::max(tiles_a_piece * rounds(c.total, sms) * c.share, 1.0);
+  const double tiles = c.unequal ? std::max(static_cast<double>(c.total) * c.share / sms,
+                                            rounds(c.total / std::max<std::int64_t>(c.row_tiles, 1), sms))
+                                 : rounds(c.total, sms);
   const int large = c.config.dim > 64 ? 1 : 0;
   const double rate = c.variant == Variant::tall     ? kTallRate
                       : c.variant == Variant::split  ? kSplitRate[large]
@@ -177,11 +175,10 @@ double sm80_estimate(const core::Problem& p, int sms) {
 }
 
 Choice choose(const core::Problem& p, int sms) {
-  if (needs_general(p)) return choice_of(p, Variant::general, sms);
-  Choice best = choice_of(p, Variant::plain, sms);
+  if (needs_general(p)) return choice_of(p, Variant::general);
+  Choice best = choice_of(p, Variant::plain);
   const auto consider = [&](Variant variant) {
-    if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))
-      best = other;
+    if (const Choice other = choice_of(p, variant); estimate(other, sms) < estimate(best, sms)) best = other;
   };
   const int dim = best.config.dim;
   if (has_tall(dim)) consider(Variant::tall);

@@ -16,10 +16,9 @@ struct Choice {
   Variant variant;
   Config config;
   int rows;                // of a row tile
-  bool paired;             // units are pairs of row tiles
   std::int64_t row_tiles;  // of a head
-  std::int64_t units;      // of a head
-  std::int64_t total;      // units of all heads and batch entries
+  std::int64_t total;      // of all heads and batch entries
+  bool unequal;            // later tiles of a head are more work
   double share;            // of the keys that the longest row tile visits, what one visits on average
 };
 

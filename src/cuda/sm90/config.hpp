@@ -17,6 +17,11 @@ struct Config {
   // used.
   int warp_rows = 16;
 
+  // K of a key tile comes and goes together with V of the one before: with `overlap`, it goes earlier.
+  TESSERA_CONSTEXPR bool joint() const { return !overlap; }
+  // There nearly always are key tiles that some warpgroups' rows see and others' do not, where there is a
+  // diagonal; these pass them over. (With turns they would have to take one for each.)
+  TESSERA_CONSTEXPR bool passes_over() const { return !ping_pong && rows() - 64 >= keys; }
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
   TESSERA_CONSTEXPR int thread_rows() const { return warp_rows / 8; }
@@ -30,7 +35,7 @@ struct Config {
   TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
   TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
   // The register file holds 64 K registers; a block is alone on its SM.
-  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 24 : 40; }
+  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 32 : 40; }
   TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : 232; }
 };
 

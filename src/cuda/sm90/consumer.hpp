@@ -28,27 +28,33 @@ struct Consumer {
   const Sm90Params& p;
   Shared<C>& shared;
   int warpgroup;
-  Tiles tiles;
-  unsigned key_count = 0;  // K tiles taken so far; V tiles are one behind, but for the end of a row tile
-  unsigned query_parity = 0;
-  int2 unmasked = {};  // key tiles [x, y) of the row tile need no masking
+  unsigned task_count = 0;  // row tiles taken so far
+  unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
+  int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
 
   using Ring = RingPlace<C.stages>;
 
   // The warp's own word: no register can be kept for it.
   __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32]; }
   __device__ int first_row(const Place& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
+  // The row tile that was taken last, or the one before it.
+  __device__ const Task& task(unsigned before = 0) const {
+    return shared.task[RingPlace<kTasks>::slot(task_count - 1 - before)];
+  }
   __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
     const int rows = C.dim > 128 ? ptx::thread_x() / 128 : warpgroup;
-    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query[rows]),
-                             ptx::shared_address(shared.key[Ring::slot(key_count)]));
+    sm90::start_scores<C, T>(s, query_matrix(shared.query[rows]),
+                             first_key().moved(Ring::slot(key_count) * (C.key_bytes() / 16)));
   }
   __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
-    sm90::start_output<C, T>(o, w, ptx::shared_address(shared.value[Ring::slot(value)]));
+    constexpr unsigned kFirst = sizeof(shared.key) / 16;  // V's tiles stand behind K's
+    sm90::start_output<C, T>(o, w, first_key().moved(kFirst + Ring::slot(value) * (C.value_bytes() / 16)));
   }
+  // Everything else is this and a little arithmetic, which is on the way to every product.
+  __device__ ptx::MatrixDescriptor first_key() const { return tile_matrix<C>(shared.key[0]); }
 
   __device__ void wait_key() const {
     ptx::barrier_wait(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]), Ring::parity(key_count));
@@ -65,6 +71,10 @@ struct Consumer {
     if (threadIdx.x % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
   }
 
+  __device__ void release_query() const {
+    ptx::barrier_arrive(ptx::shared_address(&shared.query_empty[warpgroup]));
+  }
+
   __device__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::named_sync(kTurnOf + warpgroup, 256);
   }
@@ -74,7 +84,7 @@ struct Consumer {
   }
 
   __device__ void mask(Scores<C>& s, int tile) const {
-    const Place at = tiles.place();
+    const Place at = task().at;
     mask_scores<C, T, kGeneral>(s, p.problem, at, first_row(at), tile);
   }
 
@@ -117,11 +127,22 @@ struct Consumer {
     return !kGeneral && (tile < unmasked.x || tile >= unmasked.y);
   }
 
+  // Key tiles that none of the warpgroup's rows sees.
+  __device__ void pass_over(int hidden) {
+#pragma unroll 1
+    for (; hidden > 0; --hidden) {
+      wait_key();
+      release(shared.key_empty[Ring::slot(key_count)]);
+      ++key_count;
+    }
+  }
+
   // A row tile's first scores, those of its last key tile.
-  __device__ void start_first(Scores<C>& s) {
-    ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), query_parity);
-    query_parity ^= 1;
-    wait_key();
+  __device__ void start_first(Scores<C>& s, bool there = true) {
+    if (there) {
+      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), task_count - 1 & 1);
+      wait_key();
+    }
     start_scores(s);
   }
   __device__ void finish_first(int tile, Scores<C>& s, Weights<C>& w, Rows& rows) {
@@ -171,7 +192,7 @@ struct Consumer {
       grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
-    release(shared.query_empty[warpgroup]);
+    release_query();
     wait_value(key_count - 1);
     settle(c, key_count - 2, o);
     if (in_odd) {
@@ -183,17 +204,16 @@ struct Consumer {
     release(shared.value_empty[Ring::slot(key_count - 1)]);
   }
 
-  // The output of the tile before, whose weights are w, then the scores of the next.
+  // The output of the tile before, whose weights are w, then the scores of the next. K and V are joint: V of
+  // the tile before is in the slot of this one's K.
   __device__ void multiply_in_turn(const Weights<C>& w, Scores<C>& s, Output<C>& o) {
-    wait_value(key_count - 1);
     wait_key();
     wait_turn();
-    start_output(o, w, key_count - 1);
+    start_output(o, w, key_count);
     start_scores(s);
     pass_turn();
     ptx::wgmma_wait<0>();
     ptx::pin(s);
-    release(shared.value_empty[Ring::slot(key_count - 1)]);
     release(shared.key_empty[Ring::slot(key_count)]);
     ++key_count;
   }
@@ -217,11 +237,10 @@ struct Consumer {
       grown_softmax<C, T>(w, s, rows, factor(), shrink);
       rescale<C>(o, shrink);
     }
-    release(shared.query_empty[warpgroup]);
-    wait_value(key_count - 1);
-    start_output(o, w, key_count - 1);
+    release_query();
+    wait_key();  // the slot is released when the K in it, of the next row tile, has been used
+    start_output(o, w, key_count);
     ptx::wgmma_wait<0>();
-    release(shared.value_empty[Ring::slot(key_count - 1)]);
   }
 
   __device__ void run() {
@@ -238,11 +257,10 @@ struct Consumer {
   }
 
   __device__ void run_one_by_one() {
-    for (; !tiles.done(); tiles.advance()) {
+    for (KeyTiles range; enter(range); leave(range)) {
       Rows rows;
       Output<C> o;
       clear(o);
-      const KeyTiles range = enter(tiles.place());
       if constexpr (C.overlap) {
         attend_overlapped(range, rows, o);
       } else {
@@ -250,7 +268,7 @@ struct Consumer {
         start_first(first);
         attend_in_turn(range, first, rows, o);
       }
-      write(tiles.place(), rows, o);
+      write(task().at, rows, o);
     }
   }
 
@@ -259,18 +277,21 @@ struct Consumer {
     Scores<C> first;
     Rows rows;
     Output<C> o;
-    KeyTiles range = enter(tiles.place());
+    KeyTiles range;
+    bool more = enter(range);
     start_first(first);
-    for (;;) {
+    // Behind the last row tile come scores of whatever is in shared memory, which nobody looks at: products
+    // that are not always issued would make the compiler lose sight of which registers they use.
+    while (more) {
       clear(o);
       attend_in_turn(range, first, rows, o);
-      const Place at = tiles.place();
-      tiles.advance();
-      if (tiles.done()) return write(at, rows, o);
-      range = enter(tiles.place());
-      start_first(first);
-      write(at, rows, o);
+      leave(range);
+      more = enter(range);
+      start_first(first, more);
+      write(task(1).at, rows, o);
     }
+    ptx::wgmma_wait<0>();
+    ptx::pin(first);
   }
 
   __device__ static void clear(Output<C>& o) {
@@ -283,12 +304,27 @@ struct Consumer {
     if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0) suspect() = 1;
   }
 
-  // The key tiles of a row tile, worked out while its Q is on the way.
-  __device__ KeyTiles enter(const Place& at) {
-    const tile::Band band = tile::band_of(p.problem, at.batch);
-    const int last = p.problem.queries - 1, row = first_row(at);
-    unmasked = unmasked_tiles<C>(band, min(row, last), min(row + 63, last));
-    return key_tiles<C>(band, p.problem, at);
+  // Takes the next row tile and works out its key tiles, while Q is on the way. False if there is none.
+  __device__ bool enter(KeyTiles& range) {
+    ptx::barrier_wait(ptx::shared_address(&shared.task_there[RingPlace<kTasks>::slot(task_count)]),
+                      RingPlace<kTasks>::parity(task_count));
+    ++task_count;
+    const Task& next = task();
+    if (next.at.row_tile < 0) return false;
+    range = next.keys;
+    const int last = p.problem.queries - 1, row = first_row(next.at);
+    const tile::KeyRange seen =
+        tile::key_range(tile::band_of(p.problem, next.at.batch), min(row, last), min(row + 63, last));
+    unmasked = unmasked_tiles<C>(seen);
+    if constexpr (C.passes_over()) {
+      const int end = range.first + range.count;
+      range = seen_tiles<C>(seen, range);
+      pass_over(end - (range.first + range.count));
+    }
+    return true;
+  }
+  __device__ void leave(const KeyTiles& range) {
+    if constexpr (C.passes_over()) pass_over(range.first - task().keys.first);
   }
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.

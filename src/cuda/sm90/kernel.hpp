@@ -32,7 +32,7 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     }
   } else {
     ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup, Tiles(p.schedule)};
+    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup};
     consumer.run();
   }
 }

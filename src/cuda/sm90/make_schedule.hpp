@@ -1,15 +1,39 @@
 // The list of tiles of a problem, as the blocks receive it.
 #pragma once
 
-#include "cuda/sm90/choose.hpp"
+#include <algorithm>
+
 #include "cuda/sm90/schedule.hpp"
 
 namespace tessera::cuda::sm90 {
 
-inline Schedule make_schedule(const Choice& choice, int heads) {
-  return {static_cast<int>(choice.row_tiles), choice.paired ? 1 : 0,
-          tile::make_divider(static_cast<int>(choice.units)), tile::make_divider(heads),
-          static_cast<int>(choice.total)};
+// later_see_more: the tiles of a head are more work the later they are.
+inline Schedule make_schedule(int row_tiles, int heads, int batch, int blocks, bool later_see_more) {
+  const int all_heads = heads * batch;
+  Schedule s{};
+  s.row_tiles = row_tiles;
+  s.heads = tile::make_divider(heads);
+  if (!later_see_more) {
+    s.singles = row_tiles * all_heads;
+    s.parts[0].divider = tile::make_divider(row_tiles);
+    return s;
+  }
+  const int pairs = (row_tiles + 1) / 2;  // of a head
+  s.parts[0].divider = tile::make_divider(pairs);
+  s.pair_rounds = std::max(pairs * all_heads / blocks - 1, 0);
+  // The pairs that are taken apart begin at pair `cut` of head `first`: of this head, `cut` tiles are missing
+  // at either end.
+  s.sorted = 1;
+  const int first = s.pair_rounds * blocks / pairs, cut = s.pair_rounds * blocks % pairs;
+  const int whole = all_heads - first - 1;
+  const tile::Divider of_whole = tile::make_divider(std::max(whole, 1)),
+                      of_all = tile::make_divider(whole + 1);
+  const int middle = cut * whole, end = middle + (row_tiles - 2 * cut) * (whole + 1);
+  s.parts[1] = {0, of_whole, row_tiles - 1, first + 1};
+  s.parts[2] = {middle, of_all, row_tiles - 1 - cut, first};
+  s.parts[3] = {end, of_whole, cut - 1, first + 1};
+  s.singles = end + middle;
+  return s;
 }
 
 }  // namespace tessera::cuda::sm90

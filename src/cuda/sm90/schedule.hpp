@@ -1,19 +1,32 @@
-// Which row tiles a block computes. As many blocks as the GPU has SMs; each takes every gridDim-th unit of
-// the list. A unit is one row tile, or, where later rows see more keys, a pair: the first and the last, the
-// second and the last but one, ... of a head, which together are always the same work. Units of a head stand
-// side by side, so that the blocks at work share few heads' K and V in L2.
+// Which row tiles a block computes. As many blocks as the GPU has SMs. Tiles of a head stand side by side, so
+// that the blocks at work share few heads' K and V in L2.
+//
+// Where all tiles are the same work, every block takes one in each round. Where later rows see more keys, it
+// takes a pair of a long and a short one: the first and the last of a head, the second and the last but one,
+// ..., which together are always the same work. The last round of pairs would keep few blocks busy; so it and
+// the one before are taken apart, and their tiles are dealt out one by one, the longest first.
 #pragma once
 
 #include "cuda/params.hpp"
 
 namespace tessera::cuda::sm90 {
 
+// Of the list of single tiles. As listed: tile n is row tile n % divisor of head n / divisor (a pair is named
+// by its shorter tile). Sorted: tile n is of row tile `longest` - n / divisor, and of the n % divisor-th
+// head.
+struct Part {
+  int from;  // where it begins in the list
+  tile::Divider divider;
+  int longest, first_head;  // sorted
+};
+
 struct Schedule {
-  int row_tiles;
-  int paired;
-  tile::Divider units;  // of a head
+  int row_tiles;    // of a head
+  int pair_rounds;  // in which every block takes a pair
+  int singles;      // tiles that are dealt out one by one, behind the pairs
+  int sorted;       // these are not part 0, as listed, but parts 1, 2 and 3, sorted
+  Part parts[4];
   tile::Divider heads;
-  int total;  // units of all heads and batch entries
 };
 
 struct Place {
@@ -22,33 +35,41 @@ struct Place {
 
 class Tiles {
  public:
-  __device__ explicit Tiles(const Schedule& schedule)
-      : schedule_(&schedule), unit_(static_cast<int>(blockIdx.x)), second_(false) {}
+  __device__ explicit Tiles(const Schedule& schedule) : schedule_(&schedule), step_(0) {}
 
-  __device__ bool done() const { return unit_ >= schedule_->total; }
+  __device__ bool done() const { return !in_pairs() && single() >= schedule_->singles; }
   __device__ Place place() const {
-    const int head = schedule_->units.divide(unit_);
-    const int unit = unit_ - head * static_cast<int>(schedule_->units.divisor);
-    const int batch = schedule_->heads.divide(head);
-    // The longer of a pair first.
-    const bool from_end = schedule_->paired != 0 && !second_;
-    return {from_end ? schedule_->row_tiles - 1 - unit : unit,
-            head - batch * static_cast<int>(schedule_->heads.divisor), batch};
+    const Schedule& s = *schedule_;
+    const int n = in_pairs() ? pair() : single();
+    const bool listed = in_pairs() || s.sorted == 0;
+    const Part& part = s.parts[listed ? 0 : 1 + (n >= s.parts[2].from) + (n >= s.parts[3].from)];
+    const int quotient = part.divider.divide(n - part.from);
+    const int remainder = n - part.from - quotient * static_cast<int>(part.divider.divisor);
+    const bool from_end = in_pairs() && step_ % 2 == 0;  // the longer of a pair first
+    const int row = !listed ? part.longest - quotient : from_end ? s.row_tiles - 1 - remainder : remainder;
+    const int head = listed ? quotient : part.first_head + remainder;
+    const int batch = s.heads.divide(head);
+    return {row, head - batch * static_cast<int>(s.heads.divisor), batch};
   }
   __device__ void advance() {
-    if (schedule_->paired != 0 && !second_) {
-      const int unit = unit_ - schedule_->units.divide(unit_) * static_cast<int>(schedule_->units.divisor);
-      second_ = 2 * unit + 1 < schedule_->row_tiles;  // the middle tile of an odd number has no partner
-      if (second_) return;
-    }
-    second_ = false;
-    unit_ += static_cast<int>(gridDim.x);
+    ++step_;
+    // The middle tile of an odd number has no partner.
+    if (in_pairs() && step_ % 2 == 1 && 2 * place().row_tile + 1 == schedule_->row_tiles) ++step_;
   }
 
  private:
+  __device__ bool in_pairs() const { return step_ < 2 * schedule_->pair_rounds; }
+  __device__ int pair() const { return step_ / 2 * blocks() + block(); }
+  // To and fro: who had the longest of one round has the shortest of the next.
+  __device__ int single() const {
+    const int round = step_ - 2 * schedule_->pair_rounds;
+    return round * blocks() + (round % 2 == 0 ? block() : blocks() - 1 - block());
+  }
+  __device__ static int block() { return static_cast<int>(blockIdx.x); }
+  __device__ static int blocks() { return static_cast<int>(gridDim.x); }
+
   const Schedule* schedule_;
-  int unit_;
-  bool second_;
+  int step_;
 };
 
 }  // namespace tessera::cuda::sm90

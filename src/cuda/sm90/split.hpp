@@ -100,14 +100,13 @@ struct SplitBlock {
   __device__ void start_scores(Scores<C>& s, int i) const {
     const int slot = i % C.stages;
     ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), i / C.stages & 1);
-    sm90::start_scores<C, T>(s, ptx::shared_address(shared.query),
-                             ptx::shared_address(shared.key[warpgroup][slot]));
+    sm90::start_scores<C, T>(s, query_matrix(shared.query), tile_matrix<C>(shared.key[warpgroup][slot]));
   }
-  // The address of a tile of V, when it is there.
-  __device__ unsigned await_value(int i) const {
+  // A tile of V, when it is there.
+  __device__ ptx::MatrixDescriptor await_value(int i) const {
     const int slot = i % C.stages;
     ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), i / C.stages & 1);
-    return ptx::shared_address(shared.value[warpgroup][slot]);
+    return tile_matrix<C>(shared.value[warpgroup][slot]);
   }
   __device__ void mask(Scores<C>& s, int i, int2 unmasked) const {
     if (const int tile = tile_of(i); tile < unmasked.x || tile >= unmasked.y)
@@ -128,7 +127,7 @@ struct SplitBlock {
     mask(s, 0, unmasked);
     start_rows<C>(s, rows, factor);
     exponentiate<C, T, 0, kHalf>(w, s, rows, factor, rows.sum);
-    const unsigned value = await_value(0);
+    const ptx::MatrixDescriptor value = await_value(0);
     start_output<C, T, 0, kHalf, false>(o, w, value);
     if constexpr (kMore) start_scores(next, 1);
     exponentiate<C, T, kHalf, C.keys>(w, s, rows, factor, rest);
@@ -152,8 +151,8 @@ struct SplitBlock {
   // out.
   __device__ void attend(Rows& rows, Output<C>& o) const {
     const int last = p.problem.queries - 1, count = tiles();
-    const int2 unmasked =
-        unmasked_tiles<C>(band, min(first_row(), last), min(first_row() + C.split_rows() - 1, last));
+    const int2 unmasked = unmasked_tiles<C>(
+        tile::key_range(band, min(first_row(), last), min(first_row() + C.split_rows() - 1, last)));
     ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
     if (count > 1) {
       Scores<C> second;

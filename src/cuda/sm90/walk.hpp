@@ -22,10 +22,17 @@ __device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, co
   return {first, (range.end - 1) / C.keys + 1 - first};
 }
 
+// Of a row tile's key tiles, those that one warpgroup's rows see; the last of them, if they see none.
+template <Config C>
+__device__ inline KeyTiles seen_tiles(const tile::KeyRange& range, const KeyTiles& all) {
+  if (range.end <= range.begin) return {all.first + all.count - 1, 1};
+  const int first = range.begin / C.keys;
+  return {first, (range.end - 1) / C.keys + 1 - first};
+}
+
 // The tiles [begin, end) that need no masking for the rows of one warpgroup.
 template <Config C>
-__device__ inline int2 unmasked_tiles(const tile::Band& band, int first_row, int last_row) {
-  const tile::KeyRange range = tile::key_range(band, first_row, last_row);
+__device__ inline int2 unmasked_tiles(const tile::KeyRange& range) {
   return make_int2((range.full_begin + C.keys - 1) / C.keys, range.full_end / C.keys);
 }
 
