@@ -137,10 +137,10 @@ struct Consumer {
     }
   }
 
-  // A row tile's first scores, those of its last key tile.
+  // A row tile's first scores, those of its last key tile; see run_ahead for those of one that is not there.
   __device__ void start_first(Scores<C>& s, bool there = true) {
     if (there) {
-      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), task_count - 1 & 1);
+      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), (task_count - 1) & 1);
       wait_key();
     }
     start_scores(s);
@@ -323,6 +323,7 @@ struct Consumer {
     }
     return true;
   }
+  // Key tiles behind those that the warpgroup has seen.
   __device__ void leave(const KeyTiles& range) {
     if constexpr (C.passes_over()) pass_over(range.first - task().keys.first);
   }

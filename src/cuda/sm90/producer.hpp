@@ -50,7 +50,7 @@ struct Producer {
     return Ring::slot(n);
   }
 
-  // No consumer is behind by more than the task before the last: its Q has made room for the last one's.
+  // Whoever was told of this place before is done with it: the Q of two tasks ago has been released since.
   __device__ void make_known(const Task& task) {
     const unsigned place = task_count++ % kTasks;
     shared.task[place] = task;

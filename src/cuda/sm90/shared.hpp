@@ -15,7 +15,8 @@ struct Task {
   Place at;
   KeyTiles keys;
 };
-// A task is made known while another is at work and the output of the one before is being written.
+// At most three at a time are in use: the newest is made known while one is at work and the output of the one
+// before that is still to be written.
 inline constexpr int kTasks = 4;
 
 template <Config C>
@@ -33,18 +34,13 @@ struct Shared {
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 };
 
-// Asks for a tile, one box of every 64 columns; `full` counts its bytes, which it has been told to expect.
-__device__ inline void copy_boxes(char* to, int blocks, int rows, const TensorMap* map,
-                                  unsigned long long& full, int row, int head, int batch) {
-  for (int b = 0; b < blocks; ++b)
-    ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, ptx::shared_address(&full), 64 * b, row,
-                     head, batch);
-}
-// The same, and tells it.
+// Asks for a tile, one box of every 64 columns; `full` counts its bytes.
 __device__ inline void copy_tile(char* to, int blocks, int rows, const TensorMap* map,
                                  unsigned long long& full, int row, int head, int batch) {
-  ptx::barrier_expect(ptx::shared_address(&full), blocks * rows * 128);
-  copy_boxes(to, blocks, rows, map, full, row, head, batch);
+  const unsigned barrier = ptx::shared_address(&full);
+  ptx::barrier_expect(barrier, blocks * rows * 128);
+  for (int b = 0; b < blocks; ++b)
+    ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
 }
 
 // Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
