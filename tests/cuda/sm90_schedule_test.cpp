@@ -63,13 +63,15 @@ TEST(Sm90Schedule, EveryBlockHasAboutTheSameToDo) {
   struct Shape {
     int row_tiles, heads;
     double most;
+    int blocks = 132;
   };
-  for (const auto& [row_tiles, heads, most] :
+  for (const auto& [row_tiles, heads, most, blocks] :
        {Shape{16, 64, 1.005}, Shape{32, 64, 1.015}, Shape{128, 16, 1.015}, Shape{64, 32, 1.015},
-        Shape{33, 64, 1.05}, Shape{8, 40, 1.11}, Shape{32, 10, 1.13}}) {
-    const Walk done = walk(row_tiles, true, heads, 1, 132);
+        Shape{33, 64, 1.05}, Shape{8, 40, 1.11}, Shape{32, 10, 1.13}, Shape{8, 64, 1.04},
+        Shape{3, 512, 1.06, 131}, Shape{5, 512, 1.045, 131}, Shape{7, 512, 1.04, 131}}) {
+    const Walk done = walk(row_tiles, true, heads, 1, blocks);
     const double all = std::accumulate(done.work.begin(), done.work.end(), 0.0);
-    EXPECT_LE(static_cast<double>(std::ranges::max(done.work)), most * all / 132)
+    EXPECT_LE(static_cast<double>(std::ranges::max(done.work)), most * all / blocks)
         << row_tiles << " row tiles, " << heads << " heads";
   }
 }
@@ -95,6 +97,14 @@ TEST(Sm90Schedule, TheLongestTilesComeFirst) {
       last = tiles.place().row_tile;
     }
   }
+}
+
+TEST(Sm90Schedule, NoMorePairsThanNeedBeAreTakenApart) {
+  EXPECT_EQ(make_schedule(16, 64, 1, 132, true).pair_rounds, 2);  // 3 rounds and 116 of 132
+  EXPECT_EQ(make_schedule(8, 64, 1, 132, true).pair_rounds, 1);   // one and 124, of 64 heads
+  EXPECT_EQ(make_schedule(32, 16, 1, 132, true).pair_rounds, 0);  // as many, of 16
+  EXPECT_EQ(make_schedule(8, 66, 1, 132, true).pair_rounds, 1);   // two, both full
+  EXPECT_EQ(make_schedule(8, 10, 1, 132, true).pair_rounds, 0);
 }
 
 TEST(Sm90Schedule, TilesOfAHeadStandSideBySide) {

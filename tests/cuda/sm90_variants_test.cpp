@@ -1,5 +1,6 @@
 // Every variant of the wgmma kernel through the gates. Small problems all go to those for few rows; here
-// there are as many heads as the GPU has SMs, and the number of queries decides which variant takes them.
+// there are mostly as many heads as the GPU has SMs, and the number of queries decides which variant takes
+// them.
 #include <fmt/format.h>
 
 #include "core/problem.hpp"
@@ -87,18 +88,25 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
   SKIP_WITHOUT_SM90_GPU();
   for (const Shape& shape :
        {Shape{"", Variant::plain, "q120 k900 d128"}, Shape{"", Variant::plain, "q120 k1010 d128"},
-        Shape{"", Variant::tall, "q250 k900 d64"}, Shape{"", Variant::plain, "q250 k900 d256"},
-        Shape{"", Variant::split, "q60 k1500 d64"}, Shape{"", Variant::narrow, "q30 k1500 d64"},
-        Shape{"", Variant::split, "q60 k900 d128"}, Shape{"", Variant::narrow, "q30 k900 d128"}})
+        Shape{"", Variant::tall, "q250 k900 d64"}, Shape{"", Variant::tall, "q1000 k900 d64"},
+        Shape{"", Variant::plain, "q250 k900 d256"}, Shape{"", Variant::split, "q60 k1500 d64"},
+        Shape{"", Variant::narrow, "q30 k1500 d64"}, Shape{"", Variant::split, "q60 k900 d128"},
+        Shape{"", Variant::narrow, "q30 k900 d128"}})
     expect_passes(shape, {"bf16 causal=bottom-right window=500,0", Input::normal});
+}
+
+TEST(Variants, PassTheGatesWithOptionsInManyTiles) {
+  SKIP_WITHOUT_SM90_GPU();
+  for (const char* dims : {"q250 k200 d256", "q600 k200 d128"})
+    expect_passes(Shape{"", Variant::general, dims}, {"bf16 causal=top-left softcap=30", Input::normal});
 }
 
 // Four batch entries, each with about a quarter as many heads as there are SMs; two of those share K and V.
 // With `lengths`, one entry of four has all keys, one has none, the others something between.
-constexpr Shape kSharedShapes[] = {{"", Variant::split, "q60 k300 d64"},
-                                   {"", Variant::split, "q60 k200 d128"},
-                                   {"", Variant::narrow, "q30 k300 d64"},
-                                   {"", Variant::narrow, "q30 k200 d128"}};
+constexpr Shape kSharedShapes[] = {
+    {"", Variant::split, "q60 k300 d64"},  {"", Variant::split, "q60 k200 d128"},
+    {"", Variant::narrow, "q30 k300 d64"}, {"", Variant::narrow, "q30 k200 d128"},
+    {"", Variant::tall, "q700 k300 d64"},  {"", Variant::plain, "q250 k200 d256"}};
 constexpr Row kSharedRows[] = {{"f16 lengths", Input::normal},
                                {"bf16 lengths causal=bottom-right sinks", Input::normal}};
 
@@ -145,8 +153,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"narrow_d128", Variant::narrow, "q30 k500 d128", "q30 k500 d128"},
                     Shape{"narrow_d128_few_keys", Variant::narrow, "q30 k20 d128", "q30 k20 d128"},
                     Shape{"plain_d64", Variant::plain, "q120 k200 d64", "q120 k200 d64"},
+                    Shape{"plain_d64_three_tiles", Variant::plain, "q380 k200 d64"},
                     Shape{"plain_d64_few_heads", Variant::plain, "q1000 k300 d64", "q1500 k700 d64", 8},
                     Shape{"tall_d64", Variant::tall, "q250 k150 d64", "q900 k800 d64"},
+                    Shape{"tall_d64_many_tiles", Variant::tall, "q2300 k70 d64", "q2300 k300 d64"},
                     Shape{"tall_d64_two_tiles", Variant::tall, "q500 k100 d64"},
                     Shape{"split_d128", Variant::split, "q60 k150 d128", "q60 k150 d128"},
                     Shape{"plain_d128", Variant::plain, "q120 k300 d128", "q384 k300 d128"},

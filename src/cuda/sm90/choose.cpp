@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 
 #include "core/plan.hpp"
@@ -44,7 +45,7 @@ core::Status supports(const core::Problem& p) {
         fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most));
   }
   if (core::Status s = within_limits(p); !s.ok()) return s;
-  // Positions in the list of tiles are ints, and one past the last by as many as there are blocks.
+  // Positions in the list of tiles are ints, also those of a round or two past the end.
   constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
   constexpr int kFewestRows = 32;
   if (const std::int64_t tiles = divide_up(p.queries, kFewestRows) * p.heads * p.batch; tiles > kMostTiles) {
@@ -65,24 +66,36 @@ double share_of(const core::Problem& p, std::int64_t rows) {
   return std::min((average + ahead) / static_cast<double>(longest), 1.0);
 }
 
-Choice choice_of(const core::Problem& p, Variant variant) {
+// As many as there are SMs. But where tiles are taken in pairs and one of an odd number has no partner, some
+// do without, so that it is not always the same blocks that get it.
+int blocks_for(const Choice& c, int sms) {
+  auto blocks = static_cast<int>(std::min<std::int64_t>(sms, c.total));
+  const std::int64_t pairs = (c.row_tiles + 1) / 2;
+  if (c.unequal && c.row_tiles % 2 == 1 && c.total > 2 * sms)
+    while (std::gcd(pairs, blocks) > 1) --blocks;
+  return blocks;
+}
+
+Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = splits_keys(variant);
   const Config config = config_for(dims.dim, dims.value_dim, variant);
   const int rows = split ? config.split_rows() : config.rows();
-  Choice c{variant, config, rows, divide_up(p.queries, rows), 0, !split && later_rows_see_more(p), 1.0};
+  Choice c{variant, config, rows, divide_up(p.queries, rows), 0, !split && later_rows_see_more(p), 1.0, 0};
   c.total = c.row_tiles * p.heads * p.batch;
   // Most of what a block for few rows takes is getting started, however few its keys are.
   if (!split) c.share = share_of(p, config.passes_over() ? 64 : rows);
+  c.blocks = blocks_for(c, sms);
   return c;
 }
 
 // The cost model. A GPU works in rounds: every SM takes a tile, and the round lasts as long as a tile of that
 // many rows does. Unequal tiles visit on average a share of the keys that the longest of a head visits, and
-// are dealt out so that every SM has about the same to do; but one or more of the longest it has to do.
+// are dealt out so that every SM has about the same to do: at most an eighth of the longest tile more than
+// that, and no less than the longest tiles that fall to it.
 //
 //   time ~ rounds * rows a tile / rate
-//   rounds: ceil(tiles / SMs), or max(tiles * share / SMs, ceil(heads / SMs))
+//   rounds: ceil(tiles / SMs), or max(tiles * share / SMs + 1/8, ceil(heads / SMs))
 //
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
 constexpr double kTallRate = 1.2;
@@ -129,8 +142,8 @@ core::Launch geometry(const core::Problem& p, const tessera_device& device) {
   const std::string work =
       splits_keys(c.variant)
           ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
-          : fmt::format("shared out{} to {} blocks", c.unequal ? ", long ones and short ones alike," : "",
-                        std::min<std::int64_t>(gpu->sms, c.total));
+          : fmt::format("shared out{} to {} blocks",
+                        c.unequal && c.total > c.blocks ? ", long ones and short ones alike," : "", c.blocks);
   launch.reason =
       fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant), c.rows,
                   c.config.keys, work, padding_words(p, c.config.dim, c.config.value_dim));
@@ -141,7 +154,7 @@ core::Status launch(const core::Problem& p, const tessera_device& device, const 
   std::string why;
   const runtime::Gpu* const gpu = runtime::find_gpu(device.index, &why);
   if (gpu == nullptr) return {TESSERA_DEVICE_UNAVAILABLE, why};
-  return launch(p, choose(p, gpu->sms), gpu->sms, device);
+  return launch(p, choose(p, gpu->sms), device);
 }
 
 }  // namespace
@@ -154,9 +167,12 @@ HeadDims padded_dims(const core::Problem& p) {
 }
 
 double estimate(const Choice& c, int sms) {
-  const double tiles = c.unequal ? std::max(static_cast<double>(c.total) * c.share / sms,
-                                            rounds(c.total / std::max<std::int64_t>(c.row_tiles, 1), sms))
-                                 : rounds(c.total, sms);
+  double tiles = rounds(c.total, sms);
+  if (c.unequal && c.total > sms) {
+    constexpr double kUneven = 1.0 / 8;
+    tiles =
+        std::max(static_cast<double>(c.total) * c.share / sms + kUneven, rounds(c.total / c.row_tiles, sms));
+  }
   const int large = c.config.dim > 64 ? 1 : 0;
   const double rate = c.variant == Variant::tall     ? kTallRate
                       : c.variant == Variant::split  ? kSplitRate[large]
@@ -175,10 +191,11 @@ double sm80_estimate(const core::Problem& p, int sms) {
 }
 
 Choice choose(const core::Problem& p, int sms) {
-  if (needs_general(p)) return choice_of(p, Variant::general);
-  Choice best = choice_of(p, Variant::plain);
+  if (needs_general(p)) return choice_of(p, Variant::general, sms);
+  Choice best = choice_of(p, Variant::plain, sms);
   const auto consider = [&](Variant variant) {
-    if (const Choice other = choice_of(p, variant); estimate(other, sms) < estimate(best, sms)) best = other;
+    if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))
+      best = other;
   };
   const int dim = best.config.dim;
   if (has_tall(dim)) consider(Variant::tall);

@@ -132,6 +132,7 @@ struct Consumer {
 #pragma unroll 1
     for (; hidden > 0; --hidden) {
       wait_key();
+      __syncwarp();  // no thread of the warp is still waiting when it says that it is done
       release(shared.key_empty[Ring::slot(key_count)]);
       ++key_count;
     }
@@ -317,6 +318,7 @@ struct Consumer {
         tile::key_range(tile::band_of(p.problem, next.at.batch), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     if constexpr (C.passes_over()) {
+      static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
       range = seen_tiles<C>(seen, range);
       pass_over(end - (range.first + range.count));

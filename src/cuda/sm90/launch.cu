@@ -66,16 +66,15 @@ core::Status maps_of(const BoxedTensors& tensors, const Maps** maps) {
 
 bool in_build() { return true; }
 
-core::Status launch(const core::Problem& p, const Choice& choice, int sms, const tessera_device& device) {
+core::Status launch(const core::Problem& p, const Choice& choice, const tessera_device& device) {
   const Maps* maps = nullptr;
   if (core::Status s = maps_of(boxes_of(p, choice.config), &maps); !s.ok()) return s;
-  const auto blocks = static_cast<int>(std::min<std::int64_t>(sms, choice.total));
   Sm90Params params{maps->query,
                     maps->key,
                     maps->value,
                     translate(p, 1),
                     make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
-                                  static_cast<int>(p.batch), blocks, choice.unequal),
+                                  static_cast<int>(p.batch), choice.blocks, choice.unequal),
                     tile::make_divider(static_cast<int>(p.group()))};
   runtime::Launch run;
   run.kernel = "sm90";
@@ -88,7 +87,7 @@ core::Status launch(const core::Problem& p, const Choice& choice, int sms, const
     run.threads = static_cast<unsigned>(choice.config.split_threads());
     run.shared_bytes = static_cast<unsigned>(split_shared_bytes(choice.config));
   } else {
-    run.grid[0] = static_cast<unsigned>(blocks);
+    run.grid[0] = static_cast<unsigned>(choice.blocks);
     run.threads = static_cast<unsigned>(choice.config.threads());
     run.shared_bytes = static_cast<unsigned>(shared_bytes(choice.config));
   }

@@ -9,7 +9,6 @@ namespace tessera::cuda::sm90 {
 
 bool in_build();
 
-core::Status launch(const core::Problem& problem, const Choice& choice, int sms,
-                    const tessera_device& device);
+core::Status launch(const core::Problem& problem, const Choice& choice, const tessera_device& device);
 
 }  // namespace tessera::cuda::sm90

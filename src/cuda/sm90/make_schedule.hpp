@@ -20,7 +20,13 @@ inline Schedule make_schedule(int row_tiles, int heads, int batch, int blocks, b
   }
   const int pairs = (row_tiles + 1) / 2;  // of a head
   s.parts[0].divider = tile::make_divider(pairs);
-  s.pair_rounds = std::max(pairs * all_heads / blocks - 1, 0);
+  // The last round is taken apart, and the one before; but not that where it would gain little, and would
+  // have the K and V of many heads in use at once, with few blocks to share each.
+  const int full_rounds = (pairs * all_heads - 1) / blocks;
+  const int last_round = pairs * all_heads - full_rounds * blocks;
+  const bool nearly_full = last_round > blocks - blocks / 10;
+  const bool many_heads = (blocks + last_round) / pairs > blocks / 4;
+  s.pair_rounds = std::max(full_rounds - (nearly_full && many_heads ? 0 : 1), 0);
   // The pairs that are taken apart begin at pair `cut` of head `first`: of this head, `cut` tiles are missing
   // at either end.
   s.sorted = 1;

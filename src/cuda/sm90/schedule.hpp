@@ -1,10 +1,10 @@
-// Which row tiles a block computes. As many blocks as the GPU has SMs. Tiles of a head stand side by side, so
-// that the blocks at work share few heads' K and V in L2.
+// Which row tiles a block computes. About as many blocks as the GPU has SMs. Tiles of a head stand side by
+// side as long as they are not sorted, so that the blocks at work share few heads' K and V in L2.
 //
 // Where all tiles are the same work, every block takes one in each round. Where later rows see more keys, it
 // takes a pair of a long and a short one: the first and the last of a head, the second and the last but one,
 // ..., which together are always the same work. The last round of pairs would keep few blocks busy; so it and
-// the one before are taken apart, and their tiles are dealt out one by one, the longest first.
+// mostly the one before are taken apart, and their tiles are dealt out one by one, the longest first.
 #pragma once
 
 #include "cuda/params.hpp"

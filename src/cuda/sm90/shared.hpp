@@ -27,8 +27,8 @@ struct Shared {
   // full: the bytes have landed. empty: every reader's warps are done with them; for Q, its threads are, and
   // with the task before it.
   unsigned long long query_full[C.consumers], query_empty[C.consumers];
-  unsigned long long key_full[C.stages], key_empty[C.stages];  // where they are joint, of K and V
-  unsigned long long value_full[C.stages], value_empty[C.stages];
+  unsigned long long key_full[C.stages], key_empty[C.stages];      // where they are joint, of K and V
+  unsigned long long value_full[C.stages], value_empty[C.stages];  // then unused
   unsigned long long task_there[kTasks];
   Task task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
