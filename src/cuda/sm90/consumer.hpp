@@ -320,7 +320,7 @@ struct Consumer {
     if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
-      range = seen_tiles<C>(seen, range);
+      range = seen_tiles<C>(row > last ? tile::KeyRange{} : seen, range);  // there may be no such rows
       pass_over(end - (range.first + range.count));
     }
     return true;

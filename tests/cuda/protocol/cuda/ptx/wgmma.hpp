@@ -1,0 +1,53 @@
+// Stands in for src/cuda/ptx/wgmma.hpp: see machine.hpp. Products notice what they read.
+#pragma once
+
+#include "cuda/ptx/matrix_descriptor.hpp"
+#include "machine.hpp"
+
+namespace tessera::cuda::ptx {
+
+inline void wgmma_fence() {}
+inline void wgmma_commit() { testing_cuda::machine->commit(); }
+template <int pending>
+inline void wgmma_wait() {
+  testing_cuda::machine->wait_for_products(pending);
+}
+template <int n>
+inline void pin(float (&)[n]) {}
+
+template <class T, int kColumns>
+struct Wgmma {
+  static void from_shared(float (&)[kColumns / 2], unsigned long long a, unsigned long long b, bool add) {
+    testing_cuda::Product step;
+    testing_cuda::machine->read({{block_of(a), 64 * 128}}, step.a);
+    testing_cuda::machine->read({{block_of(b), kColumns * 128}}, step.b);
+    add_step(testing_cuda::machine->scores(), step, add);
+  }
+  static void from_registers(float (&)[kColumns / 2], const unsigned (&)[4], unsigned long long b,
+                             bool = true) {
+    const auto stride = static_cast<unsigned>(b >> 16 & 0x3fff) * 16;
+    std::vector<std::pair<unsigned, unsigned>> blocks;  // of 64 columns, 16 rows of each
+    for (unsigned column = 0; column < kColumns; column += 64)
+      blocks.emplace_back(address_of(b) + column / 64 * stride, 16 * 128);
+    testing_cuda::Product step;
+    testing_cuda::machine->read(blocks, step.b);
+    auto& outputs = testing_cuda::machine->outputs();
+    add_step(outputs, step, !outputs.empty() && outputs.back().b == step.b);
+  }
+
+ private:
+  static unsigned address_of(unsigned long long descriptor) {
+    return static_cast<unsigned>(descriptor & 0x3fff) * 16;
+  }
+  // Steps begin inside the first of its rows.
+  static unsigned block_of(unsigned long long descriptor) { return address_of(descriptor) / 1024 * 1024; }
+
+  static void add_step(std::vector<testing_cuda::Product>& products, const testing_cuda::Product& step,
+                       bool add) {
+    if (!add) products.push_back(step);
+    if (products.back().a != step.a || products.back().b != step.b) products.back() = {};
+    ++products.back().steps;
+  }
+};
+
+}  // namespace tessera::cuda::ptx

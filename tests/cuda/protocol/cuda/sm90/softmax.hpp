@@ -1,0 +1,33 @@
+// Stands in for src/cuda/sm90/softmax.hpp: takes time, and now and then something has grown.
+#pragma once
+
+#include "cuda/sm90/config.hpp"
+#include "machine.hpp"
+
+namespace tessera::cuda::sm90 {
+
+template <Config C>
+using Scores = float[C.keys / 2];
+template <Config C>
+using Weights = unsigned[C.keys / 16][4];
+template <Config C>
+using Output = float[C.value_dim / 2];
+struct Rows {};
+
+template <Config C, class T>
+void start_softmax(Weights<C>&, const Scores<C>&, Rows&, float) {
+  testing_cuda::machine->perhaps_pause();
+}
+template <Config C, class T>
+bool continue_softmax(Weights<C>&, const Scores<C>&, Rows&, float) {
+  testing_cuda::machine->perhaps_pause();
+  return testing_cuda::machine->chance(0.8);
+}
+template <Config C, class T>
+void grown_softmax(Weights<C>&, const Scores<C>&, Rows&, float, float (&)[2]) {
+  testing_cuda::machine->perhaps_pause();
+}
+template <Config C>
+void rescale(Output<C>&, const float (&)[2]) {}
+
+}  // namespace tessera::cuda::sm90

@@ -1,0 +1,203 @@
+// The producer and the consumers of the wgmma kernel as they are, on a machine made up of the host
+// (protocol/machine.hpp): random problems, warps and copies in random order. Every row tile must be computed
+// once, from its own Q, K and V, with all key tiles that its rows see, masked where they do not see all;
+// nothing may be read before it is there or overwritten before it has been read, and nobody may wait for
+// ever.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "cuda/sm90/rows.hpp"
+#include "protocol/machine.hpp"
+// The kernel, with stand-ins for what is PTX.
+#include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/make_schedule.hpp"
+#include "cuda/sm90/producer.hpp"
+
+namespace tessera::testing_cuda {
+namespace {
+
+using cuda::kFarAway;
+using cuda::sm90::Config;
+using cuda::sm90::Place;
+using cuda::sm90::Variant;
+
+struct Problem {
+  int queries, keys, left, right, heads, group, batch, blocks;
+  bool bottom_right;
+  std::vector<int> lengths;
+
+  bool later_rows_see_more() const { return left >= keys && right < kFarAway; }
+  std::string words() const {
+    std::string all =
+        fmt::format("b{} h{}/{} q{} k{} left {} right {} {} blocks {} lengths", batch, heads, heads / group,
+                    queries, keys, left, right, bottom_right ? "bottom-right" : "top-left", blocks);
+    for (const int length : lengths) all += fmt::format(" {}", length);
+    return all;
+  }
+};
+
+Problem random_problem(unsigned seed, int rows_a_tile) {
+  std::mt19937 random(seed);
+  const auto any = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
+  const auto one_of = [&](int n) { return any(1, n) == 1; };
+  Problem p{};
+  p.queries = one_of(4) ? any(1, 40) : any(1, 4 * rows_a_tile);
+  p.keys = one_of(4) ? any(1, 90) : any(1, 900);
+  p.left = one_of(3) ? kFarAway : any(0, one_of(2) ? 80 : 500);
+  p.right = one_of(3) ? kFarAway : one_of(2) ? 0 : any(0, 300);
+  if (one_of(3)) p.left = kFarAway, p.right = 0;
+  p.bottom_right = one_of(2);
+  p.heads = any(1, 4);
+  p.group = one_of(2) ? p.heads : 1;
+  p.batch = any(1, 3);
+  p.blocks = any(1, 8);
+  if (one_of(2))
+    for (int b = 0; b < p.batch; ++b) p.lengths.push_back(one_of(3) ? 0 : any(0, p.keys));
+  return p;
+}
+
+template <Config C, bool kGeneral>
+class Kernel {
+ public:
+  explicit Kernel(const Problem& problem) : problem_(problem) {
+    params_.query = {Piece::query, 64};
+    params_.key = {Piece::key, C.keys};
+    params_.value = {Piece::value, C.keys};
+    cuda::Params& p = params_.problem;
+    p.queries = problem.queries;
+    p.keys = problem.keys;
+    p.left = problem.left;
+    p.right = problem.right;
+    p.align_bottom_right = problem.bottom_right ? 1 : 0;
+    p.key_lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
+    p.key_lengths_stride = 1;
+    params_.group = cuda::tile::make_divider(problem.group);
+    row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
+    blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
+    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_,
+                                                 problem.later_rows_see_more());
+  }
+
+  // What went wrong, or nothing.
+  std::string run(unsigned seed) {
+    cuda::sm90::when_written = [this](const Place& at, int first_row) {
+      if (const std::string wrong = check(at, first_row); !wrong.empty()) machine->fail(wrong);
+      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x}];
+    };
+    gridDim.x = static_cast<unsigned>(blocks_);
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
+      if (std::string wrong = run_block(seed * 1000 + blockIdx.x); !wrong.empty()) return wrong;
+    const std::size_t all = static_cast<std::size_t>(row_tiles_ * problem_.heads * problem_.batch) * 4 *
+                            static_cast<std::size_t>(C.consumers);
+    if (written_.size() != all) return "not all row tiles were written";
+    for (const auto& [what, times] : written_)
+      if (times != 1) return "a row tile was written twice";
+    return "";
+  }
+
+ private:
+  using Shared = cuda::sm90::Shared<C>;
+
+  std::string run_block(unsigned seed) {
+    const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(1024, 256 * 1024), std::free);
+    auto& shared = *static_cast<Shared*>(memory.get());
+    Machine block(seed);
+    machine = &block;
+    block.place(memory.get());
+    cuda::sm90::start_barriers(shared);
+    // Warpgroups, warps and the producer, some of them much slower than others.
+    const auto pace = [&] { return block.chance(1.0 / 3) ? 0.02 : block.chance(0.5) ? 0.3 : 1.0; };
+    for (int w = 0; w < C.consumers; ++w) {
+      const double warpgroup_pace = pace();
+      for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
+        block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
+                       [&shared, w, this] {
+                         cuda::sm90::Consumer<C, __half, kGeneral>{params_, shared, w}.run();
+                       });
+    }
+    block.add_warp(128 * C.consumers, pace(), [&shared, this] {
+      cuda::sm90::Producer<C>{params_, shared}.run();
+    });
+    return block.run();
+  }
+
+  // What the warp has done since it wrote last, now that it writes rows first_row ... of a warpgroup.
+  std::string check(const Place& at, int first_row) {
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    if (first_row != at.row_tile * C.rows() + 64 * warpgroup) return "other rows than the warpgroup's";
+    auto &scores = machine->scores(), &outputs = machine->outputs();
+    std::set<int> visited;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (i >= scores.size()) return "outputs without scores";
+      const int kv_head = at.head / problem_.group, row = scores[i].b.row;
+      if (scores[i].a != Piece{Piece::query, first_row, at.head, at.batch}) return "scores of another Q";
+      if (scores[i].b != Piece{Piece::key, row, kv_head, at.batch}) return "scores of another K";
+      if (outputs[i].b != Piece{Piece::value, row, kv_head, at.batch}) return "an output of another V";
+      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16) return "a product in part";
+      if (i > 0 && row != scores[i - 1].b.row - C.keys) return "key tiles in another order";
+      visited.insert(row / C.keys);
+    }
+    if (std::string wrong = check_tiles(at, first_row, visited); !wrong.empty()) return wrong;
+    // The next row tile's first scores may have been started already.
+    scores.erase(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(outputs.size()));
+    if (scores.size() > (C.ahead ? 1 : 0)) return "scores without an output";
+    outputs.clear();
+    machine->masked().clear();
+    return "";
+  }
+
+  std::string check_tiles(const Place& at, int first_row, const std::set<int>& visited) const {
+    const cuda::tile::Band band = cuda::tile::band_of(params_.problem, at.batch);
+    const int end = std::min(first_row + 64, problem_.queries);  // there may be no such rows
+    const auto& masked = machine->masked();
+    std::set<int> seen;
+    for (int tile = 0; tile * C.keys < std::max(band.keys, C.keys); ++tile) {
+      bool some = false, all = true;
+      for (int row = first_row; row < end; ++row)
+        for (int key = tile * C.keys; key < (tile + 1) * C.keys; ++key) {
+          some |= band.visible(row, key);
+          all &= band.visible(row, key);
+        }
+      if (some) seen.insert(tile);
+      const auto times = std::ranges::count(masked, tile);
+      if (some && !visited.contains(tile)) return "a key tile was left out";
+      if (visited.contains(tile) && (kGeneral || !all) && times != 1) return "a key tile was not masked";
+    }
+    if (visited.empty()) return "no key tile at all";
+    if (C.passes_over() && visited != (seen.empty() ? std::set{*visited.begin()} : seen))
+      return "key tiles that the warpgroup does not see";
+    return "";
+  }
+
+  const Problem& problem_;
+  cuda::sm90::Sm90Params params_{};
+  int row_tiles_, blocks_;
+  std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
+};
+
+template <int kDim, int kValueDim, Variant kVariant>
+void try_random_problems() {
+  constexpr Config kConfig = cuda::sm90::config_for(kDim, kValueDim, kVariant);
+  for (unsigned seed = 1; seed <= 150; ++seed) {
+    const Problem problem = random_problem(seed, kConfig.rows());
+    const auto kernel = std::make_unique<Kernel<kConfig, kVariant == Variant::general>>(problem);
+    ASSERT_EQ(kernel->run(seed), "") << problem.words() << ", seed " << seed;
+  }
+}
+
+TEST(Sm90Protocol, Tall) { try_random_problems<64, 64, Variant::tall>(); }
+TEST(Sm90Protocol, Plain64) { try_random_problems<64, 64, Variant::plain>(); }
+TEST(Sm90Protocol, Plain128) { try_random_problems<128, 128, Variant::plain>(); }
+TEST(Sm90Protocol, Plain192) { try_random_problems<192, 192, Variant::plain>(); }
+TEST(Sm90Protocol, Plain192To128) { try_random_problems<192, 128, Variant::plain>(); }
+TEST(Sm90Protocol, Plain256) { try_random_problems<256, 256, Variant::plain>(); }
+TEST(Sm90Protocol, General128) { try_random_problems<128, 128, Variant::general>(); }
+TEST(Sm90Protocol, General256) { try_random_problems<256, 256, Variant::general>(); }
+
+}  // namespace
+}  // namespace tessera::testing_cuda
