@@ -91,8 +91,8 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 
 // The cost model. A GPU works in rounds: every SM takes a tile, and the round lasts as long as a tile of that
 // many rows does. Unequal tiles visit on average a share of the keys that the longest of a head visits, and
-// are dealt out so that every SM has about the same to do: at most an eighth of the longest tile more than
-// that, and no less than the longest tiles that fall to it.
+// are dealt out so that every SM has about the same to do: the busiest an eighth of the longest tile more, by
+// and large, and no less than the longest tiles that fall to it.
 //
 //   time ~ rounds * rows a tile / rate
 //   rounds: ceil(tiles / SMs), or max(tiles * share / SMs + 1/8, ceil(heads / SMs))

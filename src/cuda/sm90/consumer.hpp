@@ -320,7 +320,8 @@ struct Consumer {
     if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
-      range = seen_tiles<C>(row > last ? tile::KeyRange{} : seen, range);  // there may be no such rows
+      // There may be no such rows, or nothing that they see: then the last tile alone.
+      range = tiles_of<C>(row > last ? tile::KeyRange{} : seen, {end - 1, 1});
       pass_over(end - (range.first + range.count));
     }
     return true;

@@ -3,8 +3,9 @@
 //
 // Where all tiles are the same work, every block takes one in each round. Where later rows see more keys, it
 // takes a pair of a long and a short one: the first and the last of a head, the second and the last but one,
-// ..., which together are always the same work. The last round of pairs would keep few blocks busy; so it and
-// mostly the one before are taken apart, and their tiles are dealt out one by one, the longest first.
+// ..., which together are the same work where there are as many keys as queries. The last round of pairs
+// would keep few blocks busy; so it and mostly the one before are taken apart, and their tiles are dealt out
+// one by one, the longest first.
 #pragma once
 
 #include "cuda/params.hpp"

@@ -2,19 +2,12 @@
 // two rows, or uses the first of them alone (Config::warp_rows); see ptx/wgmma.hpp for which elements.
 #pragma once
 
-#include "cuda/sm90/config.hpp"
+#include "cuda/sm90/fragments.hpp"
 #include "cuda/tile/element.hpp"
 #include "cuda/tile/quad.hpp"
 #include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm90 {
-
-template <Config C>
-using Scores = float[C.keys / 2];
-template <Config C>
-using Weights = unsigned[C.keys / 16][4];
-template <Config C>
-using Output = float[C.value_dim / 2];
 
 // A thread's two rows. Exponents are taken against `reference`, which hardly ever moves: see tile::kMostSum.
 // Scores times log2(e) throughout.

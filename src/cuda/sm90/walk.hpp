@@ -12,22 +12,20 @@ struct KeyTiles {
   int first, count;  // tiles first + count - 1 ... first; at least one
 };
 
+// Of keys [begin, end), if there are any; else `none`.
 template <Config C>
-__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at,
-                                     int rows = C.rows()) {
-  const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
-  const tile::KeyRange range = tile::key_range(band, first_row, last_row);
-  if (range.end <= range.begin) return {0, 1};  // nothing to see: one tile, all of it hidden
+__device__ inline KeyTiles tiles_of(const tile::KeyRange& range, const KeyTiles& none) {
+  if (range.end <= range.begin) return none;
   const int first = range.begin / C.keys;
   return {first, (range.end - 1) / C.keys + 1 - first};
 }
 
-// Of a row tile's key tiles, those that one warpgroup's rows see; the last of them, if they see none.
 template <Config C>
-__device__ inline KeyTiles seen_tiles(const tile::KeyRange& range, const KeyTiles& all) {
-  if (range.end <= range.begin) return {all.first + all.count - 1, 1};
-  const int first = range.begin / C.keys;
-  return {first, (range.end - 1) / C.keys + 1 - first};
+__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at,
+                                     int rows = C.rows()) {
+  const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
+  // Nothing to see: one tile, all of it hidden.
+  return tiles_of<C>(tile::key_range(band, first_row, last_row), {0, 1});
 }
 
 // The tiles [begin, end) that need no masking for the rows of one warpgroup.

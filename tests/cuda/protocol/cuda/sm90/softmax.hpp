@@ -1,17 +1,11 @@
 // Stands in for src/cuda/sm90/softmax.hpp: takes time, and now and then something has grown.
 #pragma once
 
-#include "cuda/sm90/config.hpp"
+#include "cuda/sm90/fragments.hpp"
 #include "machine.hpp"
 
 namespace tessera::cuda::sm90 {
 
-template <Config C>
-using Scores = float[C.keys / 2];
-template <Config C>
-using Weights = unsigned[C.keys / 16][4];
-template <Config C>
-using Output = float[C.value_dim / 2];
 struct Rows {};
 
 template <Config C, class T>
