@@ -249,20 +249,18 @@ bool Instance::Impl::hidden_from_all(std::int64_t b, std::int64_t j) const {
     if (c.left != TESSERA_UNBOUNDED && j < first - c.left) return true;
     if (c.right != TESSERA_UNBOUNDED && j > last + c.right) return true;
   }
-  if (c.mask_type == MaskType::boolean && c.mask_shape != MaskShape::none) {
-    const auto* bytes = static_cast<const unsigned char*>(problem.mask.tensor.data);
-    if (c.mask_shape == MaskShape::keys) return bytes[j] == 0;
-    if (c.mask_shape == MaskShape::batch_keys) return bytes[b * problem.mask.tensor.strides[0] + j] == 0;
-  }
-  return false;
+  if (c.mask_shape != MaskShape::keys && c.mask_shape != MaskShape::batch_keys) return false;
+  const tessera_tensor& mask = problem.mask.tensor;
+  const std::int64_t at = c.mask_shape == MaskShape::keys ? j : b * mask.strides[0] + j;
+  if (c.mask_type == MaskType::boolean) return static_cast<const unsigned char*>(mask.data)[at] == 0;
+  return oracle::load(mask.data, mask.dtype, at) == -kInfinity;
 }
 
-// Only where tessera.h says what must come out. Two things are left alone: a NaN or infinite score
-// under an additive -inf, and an infinite value whose weight may underflow in one precision only.
+// Only where tessera.h says what must come out. One thing is left alone: an infinite value whose weight may
+// underflow in one precision only.
 void Instance::Impl::make_nonfinite() {
   if (c.batch == 0 || c.keys == 0 || c.queries == 0) return;
   const Random choices = random(kChoices);
-  const bool additive = c.mask_shape != MaskShape::none && c.mask_type == MaskType::additive;
   const std::int64_t last_batch = c.batch - 1, last_head = c.kv_heads - 1;
 
   const bool gentle = !c.alibi && std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim)) < 8;
@@ -271,19 +269,17 @@ void Instance::Impl::make_nonfinite() {
     const std::int64_t j = choices.below(200, c.keys), d = choices.below(201, c.value_dim);
     oracle::store(v.data, v.dtype, j * v.strides[2] + d, choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
   }
-  if (!additive) {
-    // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
-    const tessera_tensor& k = problem.key;
-    const std::int64_t j = choices.below(203, c.keys), d = choices.below(204, c.dim);
-    oracle::store(k.data, k.dtype,
-                  last_batch * k.strides[0] + last_head * k.strides[1] + j * k.strides[2] + d, kInfinity);
-    const bool some_see_it = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
-    if (some_see_it) set_row(k, 0, 0, c.keys - 1, kNan);
-  }
-  if (!additive || c.keys >= 16) {
-    set_row(problem.query, choices.below(205, c.batch), choices.below(206, c.heads),
-            choices.below(207, c.queries), kNan);
-  }
+  // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
+  const tessera_tensor& k = problem.key;
+  const std::int64_t infinite = choices.below(203, c.keys), component = choices.below(204, c.dim);
+  oracle::store(k.data, k.dtype,
+                last_batch * k.strides[0] + last_head * k.strides[1] + infinite * k.strides[2] + component,
+                kInfinity);
+  // A key that the band or the mask hides from some queries, and not from others.
+  const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
+  if (by_band || c.mask_shape != MaskShape::none) set_row(k, 0, 0, c.keys - 1, kNan);
+  set_row(problem.query, choices.below(205, c.batch), choices.below(206, c.heads),
+          choices.below(207, c.queries), kNan);
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t j = 0; j < c.keys; ++j) {
       if (!hidden_from_all(b, j)) continue;

@@ -78,7 +78,7 @@ enum { TESSERA_ALIGN_NONE = 0, TESSERA_ALIGN_TOP_LEFT = 1, TESSERA_ALIGN_BOTTOM_
  * TESSERA_UNBOUNDED or >= 0; causal is left = TESSERA_UNBOUNDED, right = 0. align = TESSERA_ALIGN_NONE
  * means no band. The tensor, optional and combined with the band, broadcasts to
  * [batch, heads, queries, keys] as NumPy would: TESSERA_BOOL (true = visible) or floating (added to
- * the scores; -inf hides). */
+ * the scores; -inf hides the key, whatever its score). */
 typedef struct tessera_mask {
   tessera_align align;
   int32_t reserved;
@@ -93,14 +93,14 @@ typedef struct tessera_mask {
  *   s = softcap * tanh(s / softcap)                  if softcap > 0
  *   s = s - alibi_slopes[h] * |p - j|                if alibi_slopes
  *   s = s + mask.tensor[b,h,i,j]                     if it is floating
- *   s = -inf                                         if the band, a boolean mask or key_lengths hide j
- *   lse[b,h,i]    = log(sum_j exp(s) + exp(sinks[h]))         natural log; the sink only if sinks
+ *   s = -inf                                         if the band, key_lengths or mask.tensor (false, -inf)
+ * hide j lse[b,h,i]    = log(sum_j exp(s) + exp(sinks[h]))         natural log; the sink only if sinks
  *   output[b,h,i,:] = sum_j exp(s - lse) * value[b, kv head, j, :]
  *
- * A key with s = -inf contributes nothing, whatever its value row holds. A row that sees no key gives
- * output 0 and lse -inf (lse = the sink where there is one). A visible score that is NaN or +inf
- * makes its row NaN, lse included; so does NaN or +inf with an additive -inf on top, as the formula says
- * (the band, boolean masks and key_lengths hide a key before its score matters). */
+ * A key with s = -inf contributes nothing, whatever its value row holds, and a hidden key contributes
+ * nothing whatever its key row holds either: rows that were never written may hold NaN. A row that sees
+ * no key gives output 0 and lse -inf (lse = the sink where there is one). A visible score that is NaN or
+ * +inf makes its row NaN, lse included. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      f32, f16 or bf16, last dimension contiguous */

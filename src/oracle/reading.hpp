@@ -55,7 +55,8 @@ inline std::int64_t position(const tessera_attention& p, std::int64_t b, std::in
   return i;
 }
 
-// False if the band, a boolean mask or key_lengths hide key j from query i.
+// False if the band, the mask tensor (a boolean false, an additive -inf) or key_lengths hide key j from query
+// i.
 inline bool visible(const tessera_attention& p, std::int64_t b, std::int64_t h, std::int64_t i,
                     std::int64_t j) {
   if (j >= key_length(p, b)) return false;
@@ -65,10 +66,10 @@ inline bool visible(const tessera_attention& p, std::int64_t b, std::int64_t h, 
     if (p.mask.right != TESSERA_UNBOUNDED && j > at + p.mask.right) return false;
   }
   const tessera_tensor& t = p.mask.tensor;
-  if (t.data != nullptr && t.dtype == TESSERA_BOOL) {
-    return static_cast<const unsigned char*>(t.data)[broadcast_index(t, b, h, i, j)] != 0;
-  }
-  return true;
+  if (t.data == nullptr) return true;
+  const std::int64_t at = broadcast_index(t, b, h, i, j);
+  if (t.dtype == TESSERA_BOOL) return static_cast<const unsigned char*>(t.data)[at] != 0;
+  return load(t.data, t.dtype, at) != -INFINITY;
 }
 
 inline bool has_additive_mask(const tessera_attention& p) {

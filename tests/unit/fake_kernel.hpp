@@ -34,6 +34,7 @@ enum class Mistake {
   lse_without_maximum,
   no_maximum,               // exp of raw scores overflows
   hidden_value_times_zero,  // 0 * NaN
+  adds_minus_infinity,      // NaN + -inf: an additive -inf must hide the key instead
   empty_row_divides_by_zero,
   half_precision_sum,      // accumulates P V in f16
   half_precision_weights,  // rounds P to f16 although the output is f32
@@ -66,7 +67,8 @@ struct Row {
       seen.mask.align = TESSERA_ALIGN_TOP_LEFT;
     }
     if (made(Mistake::ignores_key_lengths)) seen.key_lengths.data = nullptr;
-    if (made(Mistake::ignores_mask)) seen.mask.tensor.data = nullptr;
+    const bool adds = made(Mistake::adds_minus_infinity) && oracle::has_additive_mask(p);
+    if (adds || made(Mistake::ignores_mask)) seen.mask.tensor.data = nullptr;
     if (made(Mistake::dropped_last_key) && j == n.keys - 1) return false;
     return oracle::visible(seen, b, made(Mistake::mask_of_first_head) ? 0 : h, i, j);
   }

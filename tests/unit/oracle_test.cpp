@@ -167,6 +167,20 @@ TEST(Oracle, AdditiveMask) {
   expect_values(r.lse, {1.6931471805599453, 1});
 }
 
+// The same mask over a key row that was never written: key 0 is NaN and hidden from both rows, key 1 has
+// scores 0 and 1.
+TEST(Oracle, AdditiveMinusInfinityHidesANanScore) {
+  for (const float garbage : {kNan, kInf, -kInf}) {
+    Paper x = paper();
+    x.k[0] = x.k[1] = garbage;
+    x.additive({-kInf, 0, -kInf, 0}, 2, 2);
+    for (const auto& r : {x.attend(), tessera::oracle::plain(x.p)}) {
+      expect_values(r.output, {3, 4, 3, 4});
+      expect_values(r.lse, {0, 1});
+    }
+  }
+}
+
 // Row 0 sees key 1 (score 0), row 1 sees nothing.
 TEST(Oracle, BooleanMaskAndEmptyRow) {
   Paper x = paper();

@@ -60,7 +60,7 @@ __device__ inline float general_score(const Params& p, const Band& band, const S
   }
   if (p.mask_kind != MaskTensorKind::none) {
     const float add = additive_mask(p, row.mask, key);
-    if (p.mask_kind == MaskTensorKind::boolean && add != 0.0f) return minus_infinity();  // whatever s is
+    if (add == minus_infinity()) return add;  // hidden, whatever s is
     s += add;
   }
   return s * kLog2E;
