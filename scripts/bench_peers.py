@@ -117,33 +117,65 @@ def jax_peer(case, q, k, v, device: str) -> Peer:
     return Peer(name, call, capturable=False, synchronize=lambda: None)
 
 
+FA3_OPERATORS = "flash_attn_3"
+
+
+def load_fa3(library: str) -> None:
+    """Loads FlashAttention-3's torch operators from a library file, with the CUDA runtime that may lie beside it."""
+    import ctypes
+    import pathlib
+
+    import torch
+
+    for runtime in sorted(pathlib.Path(library).resolve().parent.glob("libcudart.so*")):
+        ctypes.CDLL(str(runtime))
+    torch.ops.load_library(library)
+
+
+def fa2(rows, case):
+    attention = importlib.import_module("flash_attn").flash_attn_func
+    return lambda: attention(*rows, causal=case.causal is not None)
+
+
+def fa3(rows, case):
+    """By its torch operators: there if load_fa3 or the import of a package that carries them registered them."""
+    import torch
+
+    operators = getattr(torch.ops, FA3_OPERATORS)
+    if not hasattr(operators, "fwd"):
+        importlib.import_module("flash_attn_interface")
+    # As its own Python functions do: it chooses how to split keys in decoding, and does not split otherwise.
+    splits = 0 if case.queries < 64 else 1
+    return lambda: operators.fwd(*rows, is_causal=case.causal is not None, num_splits=splits)[0]
+
+
+def fa4(rows, case):
+    attention = importlib.import_module("flash_attn.cute.interface").flash_attn_func
+    return lambda: attention(*rows, causal=case.causal is not None)[0]
+
+
 def flash_peers(case, q, k, v, device: str) -> list[Peer]:
-    """FlashAttention 2 and 3, where they are installed; both want rows before heads."""
+    """FlashAttention 2, 3 and 4, where they are installed; all want rows before heads and align to the bottom right."""
     found = []
-    for name, module, function in (
-        ("FlashAttention-2", "flash_attn", "flash_attn_func"),
-        ("FlashAttention-3", "flash_attn_interface", "flash_attn_func"),
-    ):
-        try:
-            attention = getattr(importlib.import_module(module), function)
-        except Exception as error:
-            found.append(Peer(name, None, f"not installed: {error}"))
-            continue
+    for name, make in (("FlashAttention-2", fa2), ("FlashAttention-3", fa3), ("FlashAttention-4", fa4)):
         if device != "cuda" or case.options or case.dtype == "float32":
             found.append(Peer(name, None, "CUDA, half precision and no further options only"))
             continue
-        rows = [t.transpose(1, 2).contiguous() for t in (q, k, v)]
-        causal = case.causal is not None
+        try:
+            call = make([t.transpose(1, 2).contiguous() for t in (q, k, v)], case)
+        except Exception as error:
+            found.append(Peer(name, None, f"not installed: {str(error).splitlines()[0]}"))
+            continue
 
-        def call(attention=attention, rows=rows, causal=causal):
-            out = attention(*rows, causal=causal)
+        def heads_first(call=call):
+            out = call()
             return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
 
         try:
-            call()
-            found.append(Peer(name, call))
+            heads_first()
+            found.append(Peer(name, heads_first))
         except Exception as error:
-            found.append(Peer(name, None, str(error).split("\n")[0]))
+            found.append(Peer(name, None, str(error).strip().split("\n")[0][:200] or repr(error)))
     return found
 
 

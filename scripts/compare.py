@@ -36,6 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda if PyTorch sees one")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads for all contenders that can be told")
     parser.add_argument("--seconds", type=float, default=1.0, help="per contender and case, on a CPU")
+    parser.add_argument("--fa3", metavar="LIBRARY", help="FlashAttention-3's torch operators (its package's _C.so)")
     parser.add_argument("--tessera", help="the program `tessera` to read the case list from")
     parser.add_argument("--results", type=pathlib.Path, default=bench_cases.ROOT / "bench" / "results")
     parser.add_argument("--no-plots", action="store_true")
@@ -69,7 +70,7 @@ def measure_case(case, device: str, torch, seconds: float, contenders: list[str]
         if contenders and peer.name not in contenders:
             continue
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,
-               "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
+               "batch": case.batch, "heads": case.heads, "kv_heads": case.kv_heads, "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
                "causal": case.causal or "", "detail": peer.why}  # fmt: skip
         rows.append(row)
         if peer.call is None:
@@ -174,6 +175,8 @@ def main() -> int:
     device, torch = pick_device(options.device)
     if torch:
         torch.set_grad_enabled(False)
+        if options.fa3:
+            bench_peers.load_fa3(options.fa3)
         if options.threads:
             torch.set_num_threads(options.threads)
     tessera.set_threads(options.threads)
