@@ -117,6 +117,30 @@ TEST(Isolation, NeighboursInTheBatchChangeNothing) {
   }
 }
 
+// A sequence computed by itself: the same memory, a batch of one.
+TEST(Isolation, AloneGivesTheSameBitsAsInABatch) {
+  for (const char* words :
+       {"b5 h4/2 q33 k70 d64 f32", "b7 h8/2 q1 k2500 d64 f16", "b3 h4/1 q6 k4500 d80 bf16",
+        "b4 h2 q300 k65 d64 f32 causal=bottom-right sinks", "b9 h1 q1 k1 d8 f32"}) {
+    const Case c = case_of(words);
+    for (const tessera_device& device : kernels_here()) {
+      Instance batch(c, Input::normal, 4), alone(c, Input::normal, 4);
+      attend(batch, device);
+      alone.poison_outputs();
+      for (std::int64_t b = 0; b < c.batch; ++b) {
+        tessera_attention one = alone.problem();
+        for (tessera_tensor* t : {&one.query, &one.key, &one.value, &one.output, &one.lse}) {
+          const auto bytes = static_cast<std::int64_t>(tessera_dtype_size(t->dtype));
+          t->data = static_cast<char*>(t->data) + b * t->strides[0] * bytes;
+          t->shape[0] = 1;
+        }
+        ASSERT_EQ(attend_with_library(one, device), "");
+      }
+      EXPECT_EQ(batch.output_bytes(), alone.output_bytes()) << words << " on " << device.kernel;
+    }
+  }
+}
+
 TEST(Isolation, ThreadCountsChangeNothing) {
   for (const char* words : {"b2 h4/2 q70 k130 d64 f32", "b1 h8/2 q1 k5000 d64 f16",
                             "b1 h2/1 q5 k3000 d128 f32", "b1 h1 q300 k300 d64 bf16 causal=bottom-right",
