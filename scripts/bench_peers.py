@@ -6,6 +6,7 @@ A peer that cannot take a case says so; what is not installed is listed with its
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Callable, NamedTuple
 
 
@@ -154,38 +155,37 @@ def fa4(rows, case):
     return lambda: attention(*rows, causal=case.causal is not None)[0]
 
 
-def flash_peers(case, q, k, v, device: str) -> list[Peer]:
-    """FlashAttention 2, 3 and 4, where they are installed; all want rows before heads and align to the bottom right."""
-    found = []
-    for name, make in (("FlashAttention-2", fa2), ("FlashAttention-3", fa3), ("FlashAttention-4", fa4)):
-        if device != "cuda" or case.options or case.dtype == "float32":
-            found.append(Peer(name, None, "CUDA, half precision and no further options only"))
-            continue
-        try:
-            call = make([t.transpose(1, 2).contiguous() for t in (q, k, v)], case)
-        except Exception as error:
-            found.append(Peer(name, None, f"not installed: {str(error).splitlines()[0]}"))
-            continue
+def flash_peer(name: str, make: Callable, case, q, k, v, device: str) -> Peer:
+    """One of FlashAttention 2, 3 and 4, where it is installed; all want rows before heads and align to the bottom right."""
+    if device != "cuda" or case.options or case.dtype == "float32":
+        return Peer(name, None, "CUDA, half precision and no further options only")
+    try:
+        call = make([t.transpose(1, 2).contiguous() for t in (q, k, v)], case)
+    except Exception as error:
+        return Peer(name, None, f"not installed: {str(error).splitlines()[0]}")
 
-        def heads_first(call=call):
-            out = call()
-            return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+    def heads_first():
+        out = call()
+        return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
 
-        try:
-            heads_first()
-            found.append(Peer(name, heads_first))
-        except Exception as error:
-            found.append(Peer(name, None, str(error).strip().split("\n")[0][:200] or repr(error)))
-    return found
+    try:
+        heads_first()
+    except Exception as error:
+        return Peer(name, None, str(error).strip().split("\n")[0][:200] or repr(error))
+    return Peer(name, heads_first)
 
 
-def peers(case, q, k, v, device: str) -> list[Peer]:
-    """Ours first, then everyone else's."""
-    found = [our_peer(case, q, k, v)]
+def peers(case, q, k, v, device: str, wanted: list[str]) -> list[Peer]:
+    """Ours first, then everyone else's; only those wanted, if any are named. An unknown name ends the program."""
+    makers: dict[str, Callable[[], Peer]] = {"tessera": lambda: our_peer(case, q, k, v)}
     if device == "cuda" and not case.options:
-        found.append(our_fallback(case, q, k, v))
+        makers[OUR_FALLBACK] = lambda: our_fallback(case, q, k, v)
     if hasattr(q, "detach"):
-        found += [torch_peer(n, b, case, q, k, v) for n, b in torch_backends(device).items()]
-        found += flash_peers(case, q, k, v, device)
-    found.append(jax_peer(case, q, k, v, device))
-    return found
+        for name, backends in torch_backends(device).items():
+            makers[name] = lambda name=name, backends=backends: torch_peer(name, backends, case, q, k, v)
+        for name, make in (("FlashAttention-2", fa2), ("FlashAttention-3", fa3), ("FlashAttention-4", fa4)):
+            makers[name] = lambda name=name, make=make: flash_peer(name, make, case, q, k, v, device)
+    makers["jax.nn"] = lambda: jax_peer(case, q, k, v, device)
+    if unknown := set(wanted) - set(makers):
+        sys.exit(f"compare: no contender {', '.join(sorted(unknown))}; there are: {', '.join(makers)}")
+    return [make() for name, make in makers.items() if not wanted or name in wanted]

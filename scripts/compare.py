@@ -63,12 +63,7 @@ def measure_case(case, device: str, torch, seconds: float, contenders: list[str]
     q, k, v = bench_cases.tensors(case, device) if torch else bench_cases.arrays(case)
     rows, runnable = [], {}
     truth = measure.oracle_rows(case, q, k, v) if not case.options else []
-    peers = bench_peers.peers(case, q, k, v, device)
-    if unknown := set(contenders) - {peer.name for peer in peers}:
-        sys.exit(f"compare: no contender {', '.join(sorted(unknown))}; there are: {', '.join(p.name for p in peers)}")
-    for peer in peers:
-        if contenders and peer.name not in contenders:
-            continue
+    for peer in bench_peers.peers(case, q, k, v, device, contenders):
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,
                "batch": case.batch, "heads": case.heads, "kv_heads": case.kv_heads, "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
                "causal": case.causal or "", "detail": peer.why}  # fmt: skip
