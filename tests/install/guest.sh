@@ -23,8 +23,8 @@ refuses "Tessera needs fmt: install it (Debian: libfmt-dev)" -DCMAKE_DISABLE_FIN
 refuses "Tessera needs the headers of Google Highway" -DTESSERA_HIGHWAY_INCLUDE_DIR=TESSERA_HIGHWAY_INCLUDE_DIR-NOTFOUND \
   -DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=NEVER
 refuses "TESSERA_CPU_TARGETS has 'avx3'" -DTESSERA_CPU_TARGETS=avx3
-# A project's own fmt and Highway, with no build type and shared libraries.
-configure own -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DOWN_FMT=ON -DOWN_HIGHWAY=ON -DBUILD_SHARED_LIBS=ON || { cat own.log; exit 1; }
+# A project's own fmt and Highway, with no build type and shared libraries, by FetchContent.
+configure own -DBY_FETCHCONTENT=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DOWN_FMT=ON -DOWN_HIGHWAY=ON -DBUILD_SHARED_LIBS=ON || { cat own.log; exit 1; }
 
 configure build -DCMAKE_BUILD_TYPE=Debug || { cat build.log; exit 1; }
 "$cmake" --build build > build.log || { cat build.log; exit 1; }
