@@ -17,8 +17,8 @@ build: ## install what is missing and build the library and the command line
 build-times: build ## what every CUDA file took to compile: seconds, memory; fails over 3 GB a file
 	@python3 cmake/nvcc-report times $(BUILD)/resources.json
 
-demo: build ## build, then compute, prove and time real attention on this machine
-	@$(BUILD)/tessera demo
+demo: ## build what this machine can run, then compute, prove and time real attention on it
+	@scripts/demo
 
 test: ## install, build and run every test this machine can run; say which it could not
 	@scripts/test

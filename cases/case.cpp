@@ -191,6 +191,7 @@ class Reader {
       if (!number(value, field) || !std::isfinite(*field)) {
         return fmt::format("'{}' : {} must be a finite number", w, kind);
       }
+      if (kind == "scale" && *field == 0) *field = TESSERA_SCALE_ZERO;  // "scale=0" does not mean the default
       if (kind == "softcap" && *field < 0) return fmt::format("'{}' : softcap must be 0 or more", w);
       return "";
     }
@@ -267,7 +268,7 @@ std::string words(const Case& c) {
       out += fmt::format(" window={},{}", Reader::side(c.left), Reader::side(c.right));
     }
   }
-  if (c.scale != 0) out += fmt::format(" scale={}", c.scale);
+  if (c.scale != 0) out += fmt::format(" scale={}", c.scale == TESSERA_SCALE_ZERO ? 0.0f : c.scale);
   if (c.softcap != 0) out += fmt::format(" softcap={}", c.softcap);
   if (c.mask_shape != MaskShape::none) {
     out += c.mask_type == MaskType::boolean ? " mask=boolean" : " mask=additive";

@@ -93,6 +93,8 @@ constexpr Entry kEntries[] = {
     {"options", "mqa", "b2 h8/1 q70 k130 d64 bf16"},
     {"options", "scale", "b1 h2 q96 k130 d64 f32 scale=0.3"},
     {"options", "scale_negative", "b1 h2 q96 k130 d64 f32 scale=-0.125"},
+    {"options", "scale_zero", "b1 h4/2 q96 k130 d64 f16 causal=bottom-right scale=0"},
+    {"options", "scale_zero_decode", "b1 h4/2 q1 k4200 d64 f32 align=bottom-right window=4100,0 scale=0"},
     {"options", "causal_top_left", "b1 h4 q130 k96 d64 f32 causal=top-left"},
     {"options", "causal_top_left_wide", "b1 h4 q96 k130 d64 f16 causal=top-left"},
     {"options", "causal_bottom_right", "b1 h4 q96 k130 d64 f32 causal=bottom-right"},

@@ -46,6 +46,7 @@ struct Instance::Impl {
   Impl(const Case& shape, Input kind, std::uint64_t number);
   Random random(Stream stream) const { return {seed, stream}; }
   double scale() const {
+    if (c.scale == TESSERA_SCALE_ZERO) return 0;
     return c.scale != 0 ? static_cast<double>(c.scale) : 1 / std::sqrt(static_cast<double>(c.dim));
   }
 

@@ -224,8 +224,7 @@ void read_options(const AttendFlags& flags, AttendProblem* p) {
   if (!flags.softcap.empty()) p->problem.softcap = parse_float("--softcap", flags.softcap);
   if (!flags.scale.empty()) {
     p->problem.scale = parse_float("--scale", flags.scale);
-    // In the C interface 0 asks for the default; the least positive float makes every finite score 0 too.
-    if (p->problem.scale == 0) p->problem.scale = std::numeric_limits<float>::denorm_min();
+    if (p->problem.scale == 0) p->problem.scale = TESSERA_SCALE_ZERO;  // in C 0 asks for the default
   }
 }
 

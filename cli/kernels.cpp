@@ -189,7 +189,7 @@ void add_kernels(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   verb->add_option("--threads", options->threads, "CPU threads, for --why; 0 means all cores")
       ->type_name("N")
-      ->check(CLI::Range(0, 4096));
+      ->check(CLI::Range(0, TESSERA_MAX_THREADS));
   verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first")
       ->type_name("N")
       ->check(CLI::Range(0, 1023));

@@ -18,6 +18,7 @@
 
 #include "cli/common.hpp"
 #include "cli/probe.hpp"
+#include "cpu/threads.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -93,7 +94,7 @@ double best_rate(int threads, double seconds, const std::function<double(int)>& 
 
 }  // namespace
 
-int resolve_threads(int threads) { return threads > 0 ? threads : this_machine().cores; }
+int resolve_threads(int threads) { return cpu::thread_count(threads); }
 
 double measure_flops_per_s(int threads, double seconds) {
   return best_rate(threads, seconds, [](int) { return probe().multiply_add(20000); });

@@ -210,7 +210,7 @@ void add_roofline(CLI::App& app, int* exit_code) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--threads", options->threads, "CPU threads for --measure; 0 means all cores")
       ->type_name("N")
-      ->check(CLI::Range(0, 4096));
+      ->check(CLI::Range(0, TESSERA_MAX_THREADS));
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(
       R"(The floor is the highest of three walls: arithmetic at the dense peak, one exponential per visible score,

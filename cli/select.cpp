@@ -70,9 +70,9 @@ std::vector<cases::Case> CaseFlags::resolve(const std::vector<cases::Case>& fall
 void DeviceFlags::add_to(CLI::App& verb, const std::string& kernel_help) {
   verb.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
   verb.add_option("--kernel", kernels, kernel_help)->type_name("NAME");
-  verb.add_option("--threads", threads, "CPU threads; 0 means all cores")
+  verb.add_option("--threads", threads, "CPU threads; 0 means TESSERA_NUM_THREADS, else all cores")
       ->type_name("N")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, TESSERA_MAX_THREADS))
       ->capture_default_str();
   verb.add_option("--gpu", gpu, "Which GPU, with --device cuda")
       ->type_name("N")

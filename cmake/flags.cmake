@@ -11,10 +11,13 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(tessera_flags INTERFACE)
 target_compile_options(tessera_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Werror -Wshadow -Wcast-align -Wformat=2>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wcast-align -Wformat=2>
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
   $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Debug>>:-O1>
-  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release>>:-O2>)
+  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>>:-O2>)
+if(TESSERA_WERROR)
+  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
+endif()
 
 # For test programs, after tessera_flags: they only call what is tested, and take half as long to compile like this.
 add_library(tessera_test_flags INTERFACE)
@@ -26,12 +29,17 @@ add_library(tessera_glue_flags INTERFACE)
 target_compile_options(tessera_glue_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:$<IF:$<BOOL:${TESSERA_SANITIZE}>,-O0,-O1>>)
 
-# The numbers must not depend on the compiler's mood: a*b+c is fused only where the source says so.
-target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+# The numbers must not depend on the compiler's mood, nor on the flags of a project around this one: a*b+c is fused only
+# where the source says so, and NaN and infinity are what they are.
+target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fno-fast-math -ffp-contract=off>)
 
 # nvcc and ptxas: every warning is an error, and ptxas reports what each kernel takes.
 target_compile_options(tessera_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -Xptxas=-v>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Xptxas=-v>)
+if(TESSERA_WERROR)
+  target_compile_options(tessera_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Werror>)
+endif()
 
 if(TESSERA_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

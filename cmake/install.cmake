@@ -1,7 +1,9 @@
 # `cmake --install` gives headers, library, the tessera binary, a CMake package and a pkg-config file.
 include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
 
 install(TARGETS tessera EXPORT tessera-targets
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -10,9 +12,17 @@ if(TESSERA_CLI)
   install(TARGETS tessera_binary RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# A static library leaves cudart to whoever links it.
-if(TESSERA_CUDA_HERE AND NOT BUILD_SHARED_LIBS)
-  set(tessera_cuda_dependency "find_dependency(CUDAToolkit)")
+# A static library leaves what it needs to whoever links it.
+set(needs "-lstdc++ -lm -lpthread -ldl")
+get_target_property(type tessera TYPE)
+if(type STREQUAL "STATIC_LIBRARY")
+  if(TESSERA_CUDA_HERE)
+    set(tessera_cuda_dependency "find_dependency(CUDAToolkit)")
+    set(needs "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt ${needs}")
+  endif()
+  set(tessera_pc_libs " ${needs}")
+else()
+  set(tessera_pc_libs "\nLibs.private: ${needs}")
 endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tessera-config.cmake.in

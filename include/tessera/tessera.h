@@ -55,6 +55,7 @@ enum {
 
 #define TESSERA_MAX_RANK 4
 #define TESSERA_MAX_HEAD_DIM 1024
+#define TESSERA_MAX_THREADS 1024
 
 /* A view of memory. Shape and strides count elements; strides are never negative. Where a tensor is
  * optional, data = NULL with rank = 0 leaves it out. The memory is the caller's, throughout. */
@@ -73,6 +74,11 @@ typedef int32_t tessera_align;
 enum { TESSERA_ALIGN_NONE = 0, TESSERA_ALIGN_TOP_LEFT = 1, TESSERA_ALIGN_BOTTOM_RIGHT = 2 };
 
 #define TESSERA_UNBOUNDED (-1)
+
+/* As a scale: exactly 0, which averages the values of the visible keys. (A scale of 0 is what a struct holds
+ * where none was set, and means 1 / sqrt(dim).) The least normal float: no program scales by it, and unlike a
+ * subnormal, -0 or NaN it survives flush-to-zero and -ffast-math. */
+#define TESSERA_SCALE_ZERO 1.17549435e-38f
 
 /* Which keys a query sees. The band: query at position p sees keys p - left ... p + right, each side
  * TESSERA_UNBOUNDED or >= 0; causal is left = TESSERA_UNBOUNDED, right = 0. align = TESSERA_ALIGN_NONE
@@ -108,7 +114,7 @@ typedef struct tessera_attention {
   tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] */
   tessera_tensor output; /* [batch, heads, queries, value_dim] must not overlap any input */
   tessera_tensor lse;    /* optional [batch, heads, queries]  f32 */
-  float scale;           /* 0 means 1 / sqrt(dim) */
+  float scale;           /* 0 means 1 / sqrt(dim); TESSERA_SCALE_ZERO means 0 */
   float softcap;         /* 0 means none */
   tessera_mask mask;
   tessera_tensor key_lengths;  /* optional [batch]           i32 or i64, each in 0 ... keys */
@@ -119,6 +125,11 @@ typedef struct tessera_attention {
 typedef int32_t tessera_device_kind;
 enum { TESSERA_CPU = 1, TESSERA_CUDA = 2 };
 
+/* A thread pool of the caller's, for CPU calls: runs task(argument, 0) ... task(argument, count - 1), on any
+ * threads and in any order, and returns when all of them have returned. Must not throw. */
+typedef void (*tessera_task)(void* argument, int64_t index);
+typedef void (*tessera_run_tasks)(void* context, int64_t count, tessera_task task, void* argument);
+
 /* Where and how to compute. Every tensor of the problem must be memory of that device; a GPU also takes
  * pinned and managed memory. */
 typedef struct tessera_device {
@@ -126,9 +137,16 @@ typedef struct tessera_device {
   tessera_device_kind kind;
   int32_t index;   /* which GPU; 0 on a CPU */
   void* stream;    /* cudaStream_t of that GPU, NULL is the legacy default stream; NULL on a CPU */
-  int32_t threads; /* CPU threads; 0 means all cores */
+  int32_t threads; /* CPU threads, at most TESSERA_MAX_THREADS; 0 means the environment's TESSERA_NUM_THREADS,
+                      else its OMP_NUM_THREADS, else all cores this process may use */
   int32_t reserved;
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
+  /* Called with run_context, at most once a call and from its thread, in place of this library's own threads;
+   * NULL on a GPU. There are never more than `threads` tasks. They share the work among them as they come:
+   * what no task has done when run_tasks returns is done by the calling thread, so a pool that drops tasks,
+   * or has fewer threads, is slower and not wrong. A task must not start after run_tasks has returned. */
+  tessera_run_tasks run_tasks;
+  void* run_context;
 } tessera_device;
 
 /* What attend() would do. */
@@ -191,7 +209,7 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
   }
 
 #define TESSERA_DEVICE_INIT \
-  { sizeof(tessera_device), TESSERA_CPU, 0, NULL, 0, 0, NULL }
+  { sizeof(tessera_device), TESSERA_CPU, 0, NULL, 0, 0, NULL, NULL, NULL }
 
 #define TESSERA_PLAN_INFO_INIT \
   { sizeof(tessera_plan_info), {0}, {0}, 0, 0, 0, 0, 0.0, 0.0 }

@@ -13,7 +13,6 @@
 
 #include <tessera/tessera.h>
 
-#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -161,9 +160,7 @@ struct Attention {
     c.value = value;
     c.output = output;
     c.lse = lse;
-    // In C a scale of 0 asks for the default. A real 0 becomes the least positive float, which
-    // makes every finite score 0 as well.
-    c.scale = !scale ? 0.0f : *scale == 0.0f ? std::bit_cast<float>(std::uint32_t{1}) : *scale;
+    c.scale = !scale ? 0.0f : *scale == 0.0f ? TESSERA_SCALE_ZERO : *scale;
     c.softcap = softcap;
     c.mask = mask;
     c.key_lengths = key_lengths;
@@ -175,14 +172,50 @@ struct Attention {
 
 using Device = tessera_device;
 
+// One piece of a call, for a thread pool of your own: task(i) for every i from 0 up to the count.
+class Task {
+ public:
+  Task(tessera_task function, void* argument) : function_(function), argument_(argument) {}
+  void operator()(std::int64_t index) const { function_(argument_, index); }
+
+ private:
+  tessera_task function_;
+  void* argument_;
+};
+
+// Your thread pool: anything that can be called as pool(count, task). It is referred to, not copied, so it
+// must outlive the calls; tessera_device says what it has to do. An exception that leaves it ends the
+// program.
+class Pool {
+ public:
+  Pool() = default;
+  template <class Callable>
+  Pool(Callable& pool)  // NOLINT(google-explicit-constructor): .pool = mine
+      requires std::is_invocable_v<Callable&, std::int64_t, Task>
+      : run_([](void* context, std::int64_t count, tessera_task task, void* argument) noexcept {
+        (*static_cast<Callable*>(context))(count, Task(task, argument));
+      }),
+        context_(const_cast<void*>(static_cast<const void*>(&pool))) {}
+  void put_into(Device* device) const {
+    device->run_tasks = run_;
+    device->run_context = context_;
+  }
+
+ private:
+  tessera_run_tasks run_ = nullptr;
+  void* context_ = nullptr;
+};
+
 struct CpuOptions {
-  std::int32_t threads = 0;      // 0 means all cores
+  std::int32_t threads = 0;      // 0 means TESSERA_NUM_THREADS, else OMP_NUM_THREADS, else all cores
   const char* kernel = nullptr;  // force one kernel by name
+  Pool pool = {};                // threads of yours instead of the library's own
 };
 inline Device cpu(CpuOptions options = {}) {
   Device d = TESSERA_DEVICE_INIT;
   d.threads = options.threads;
   d.kernel = options.kernel;
+  options.pool.put_into(&d);
   return d;
 }
 // A GPU: the call returns once the work is on the stream (a cudaStream_t; null is the default stream).

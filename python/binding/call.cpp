@@ -1,7 +1,6 @@
 #include "call.hpp"
 
 #include <algorithm>
-#include <cfloat>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -183,9 +182,7 @@ bool Call::read_inputs(const Arguments& a, const Family& family) {
 bool Call::read_scalars(const Arguments& a) {
   if (PyObject* scale = a[Arguments::scale]; scale != nullptr) {
     if (!read_float(scale, "scale", &problem_.scale)) return false;
-    // To the C interface 0 means "the default". The smallest normal number makes every finite score as
-    // good as equal, which is what a caller who writes scale=0 asks for.
-    if (problem_.scale == 0) problem_.scale = FLT_MIN;
+    if (problem_.scale == 0) problem_.scale = TESSERA_SCALE_ZERO;  // in C 0 asks for the default
   }
   PyObject* softcap = a[Arguments::softcap];
   return softcap == nullptr || read_float(softcap, "softcap", &problem_.softcap);

@@ -123,8 +123,9 @@ PyObject* explain(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObj
 PyObject* set_threads(PyObject*, PyObject* count) {
   const long threads = PyLong_AsLong(count);
   if (threads == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  if (threads < 0 || threads > 4096) {
-    PyErr_Format(PyExc_ValueError, "set_threads(%ld): 0 (all cores) to 4096 is accepted", threads);
+  if (threads < 0 || threads > TESSERA_MAX_THREADS) {
+    PyErr_Format(PyExc_ValueError, "set_threads(%ld): 0 (all cores) to %d is accepted", threads,
+                 TESSERA_MAX_THREADS);
     return nullptr;
   }
   g_threads = static_cast<int>(threads);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -127,7 +128,9 @@ Status attend_checked(Request& request, Plan* plan) {
 }
 
 Status attend_on_gpu(Request& request) {
-  thread_local tessera::api::RecentCalls recent;
+  // On the heap: what is thread-local may be taken from the stack of every thread, and this is 20 KB.
+  thread_local const auto calls = std::make_unique<tessera::api::RecentCalls>();
+  tessera::api::RecentCalls& recent = *calls;
   if (const auto* call = recent.find(request.attention, request.device)) {
     Status status = call->kernel->launch(call->problem, request.device, call->launch);
     if (!status.ok()) recent.forget(request.attention, request.device);

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <string>
 
+#include "cpu/threads.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::core {
 namespace {
-
-constexpr std::int32_t kMaxThreads = 1024;
 
 bool any_of(tessera_device_kind kind) {
   return std::any_of(kernels().begin(), kernels().end(),
@@ -80,9 +79,15 @@ Status check_device(const tessera_device& device) {
   }
   if (device.index < 0)
     return invalid(fmt::format("device.index is {}; 0 or more is accepted", device.index));
-  if (device.threads < 0 || device.threads > kMaxThreads) {
-    return invalid(
-        fmt::format("device.threads is {}; 0 (all cores) to {} is accepted", device.threads, kMaxThreads));
+  if (device.threads < 0 || device.threads > TESSERA_MAX_THREADS) {
+    return invalid(fmt::format("device.threads is {}; 0 (all cores) to {} is accepted", device.threads,
+                               TESSERA_MAX_THREADS));
+  }
+  if (device.kind == TESSERA_CPU && device.threads == 0 && !cpu::environment_threads().error.empty()) {
+    return invalid(cpu::environment_threads().error);
+  }
+  if (device.kind == TESSERA_CUDA && device.run_tasks != nullptr) {
+    return invalid("device.run_tasks is set, but a GPU runs no tasks; null is accepted");
   }
   if (device.kind == TESSERA_CPU && device.index != 0) {
     return invalid(fmt::format("device.index is {}; the CPU is device 0", device.index));

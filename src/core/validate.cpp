@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -84,11 +85,15 @@ Status check_scalars(const tessera_attention& p, Problem* out) {
   if (!std::isfinite(p.scale)) {
     return invalid(fmt::format("scale is {}; a finite number is accepted (0 means 1/sqrt(dim))", p.scale));
   }
+  // Bits, because a thread that flushes subnormals takes them for 0 when it compares.
+  const bool no_scale = (std::bit_cast<std::uint32_t>(p.scale) & 0x7fffffffu) == 0;
   if (!std::isfinite(p.softcap) || p.softcap < 0) {
     return invalid(
         fmt::format("softcap is {}; a finite number of 0 or more is accepted (0 means none)", p.softcap));
   }
-  out->scale = p.scale != 0 ? p.scale : 1.0f / std::sqrt(static_cast<float>(out->dim));
+  out->scale = no_scale                        ? 1.0f / std::sqrt(static_cast<float>(out->dim))
+               : p.scale == TESSERA_SCALE_ZERO ? 0.0f
+                                               : p.scale;
   out->softcap = p.softcap;
   return {};
 }

@@ -14,13 +14,10 @@
 #include "cpu/schedule.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/targets.hpp"
+#include "cpu/threads.hpp"
 
 namespace tessera::cpu {
 namespace {
-
-int thread_count(const tessera_device& device) {
-  return device.threads > 0 ? std::min(device.threads, kMaxThreads) : std::min(available_cpus(), kMaxThreads);
-}
 
 std::size_t partial_bytes(const core::Problem& problem, const Schedule& schedule) {
   const std::int64_t floats = schedule.partial_rows(problem) * schedule.partial_floats(problem);
@@ -29,7 +26,7 @@ std::size_t partial_bytes(const core::Problem& problem, const Schedule& schedule
 }
 
 core::Launch geometry(const Target& target, const core::Problem& problem, const tessera_device& device) {
-  const int wanted = thread_count(device);
+  const int wanted = thread_count(device.threads);
   const Schedule schedule = make_schedule(problem, target.blocking, wanted);
   core::Launch launch;
   launch.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(schedule.items, 1, wanted));
@@ -44,6 +41,10 @@ core::Launch geometry(const Target& target, const core::Problem& problem, const 
   if (schedule.splits > 1) {
     launch.reason += fmt::format("; so few rows that the keys are cut into {} chunks of {}", schedule.splits,
                                  schedule.key_chunk);
+  }
+  if (device.threads == 0 && environment_threads().count > 0) {
+    launch.reason += fmt::format("; {} asks for {} thread{}", environment_threads().variable, wanted,
+                                 wanted == 1 ? "" : "s");
   }
   return launch;
 }
@@ -69,7 +70,7 @@ core::Status out_of_memory(std::size_t bytes) {
 // Whatever may fail comes before the first item, so that a failure leaves the output untouched; a helper
 // thread that finds no scratch memory stays out instead.
 core::Status launch(const Target& target, const core::Problem& problem, const tessera_device& device) {
-  const int threads = thread_count(device);
+  const int threads = thread_count(device.threads);
   Call call;
   call.problem = &problem;
   call.schedule = make_schedule(problem, target.blocking, threads);
@@ -92,7 +93,7 @@ core::Status launch(const Target& target, const core::Problem& problem, const te
 
   AttendTask task(target, call);
   if (!task.enter()) return out_of_memory(target.scratch_bytes(problem, call.schedule));
-  run_parallel(task, call.schedule.items, threads);
+  run_parallel(task, call.schedule.items, threads, {device.run_tasks, device.run_context});
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/problem.hpp"
 
@@ -47,7 +48,9 @@ struct Scoring {
 inline Scoring scoring_of(const core::Problem& p) {
   constexpr double kLog2E = 1.4426950408889634;
   Scoring s;
-  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind != core::MaskKind::none;
+  // A scale of 0 is no factor for the -inf of a hidden key, and neither is one that flushes to 0.
+  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind != core::MaskKind::none ||
+           std::fabs(p.scale) < std::numeric_limits<float>::min();
   s.flip_query = p.scale < 0;
   s.scale = std::fabs(p.scale);
   s.softcap = p.softcap;

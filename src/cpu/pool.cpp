@@ -49,7 +49,7 @@ struct Job {
   int cpu = sched_getcpu();  // where the caller is
   std::int64_t items = 0;
   std::atomic<std::int64_t> next{0};
-  std::atomic<int> helpers{0};  // inside the job now; changed only under the pool's mutex
+  std::atomic<int> helpers{0};  // inside the job now; our own change it only under the pool's mutex
   int wanted = 0;               // helpers that may still join; under the pool's mutex
   Job* after = nullptr;         // the pool's list; under the pool's mutex
 
@@ -193,20 +193,29 @@ struct Janitor {
 };
 [[maybe_unused]] const Janitor janitor;
 
-}  // namespace
-
-int available_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+// A task of a foreign pool: takes items until none is left, so it matters neither how many tasks are run nor
+// which. It is counted while it is inside, and what it wrote is visible to whoever sees that it has left.
+extern "C" void foreign_task(void* argument, std::int64_t) noexcept {
+  Job& job = *static_cast<Job*>(argument);
+  job.helpers.fetch_add(1, std::memory_order_relaxed);
+  if (job.task->enter()) job.work();
+  job.helpers.fetch_sub(1, std::memory_order_release);
 }
 
-void run_parallel(Task& task, std::int64_t items, int threads) noexcept {
+void run_on(const ForeignPool& foreign, Job& job, std::int64_t tasks) noexcept {
+  foreign.run(foreign.context, tasks, foreign_task, &job);
+  job.work();  // whatever the pool left undone
+  while (job.helpers.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+}
+
+}  // namespace
+
+void run_parallel(Task& task, std::int64_t items, int threads, ForeignPool foreign) noexcept {
   Job job;
   job.task = &task;
   job.items = items;
-  const int helpers = static_cast<int>(std::min<std::int64_t>(std::min(threads, kMaxThreads), items)) - 1;
+  const int helpers = static_cast<int>(std::min<std::int64_t>(threads, items)) - 1;
+  if (helpers > 0 && foreign.run != nullptr) return run_on(foreign, job, helpers + 1);
   Pool* const shared = helpers > 0 ? pool() : nullptr;
   if (shared == nullptr) {
     job.work();

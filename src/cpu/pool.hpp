@@ -4,14 +4,11 @@
 // finishes even if no worker is free, none could be started, or the process has forked since.
 #pragma once
 
+#include <tessera/tessera.h>
+
 #include <cstdint>
 
 namespace tessera::cpu {
-
-inline constexpr int kMaxThreads = 256;
-
-// CPUs this process may run on.
-int available_cpus();
 
 class Task {
  public:
@@ -24,8 +21,13 @@ class Task {
   ~Task() = default;
 };
 
-// Runs items 0 ... items - 1, each once, on at most `threads` threads, the caller among them. Returns
-// when all of them are done.
-void run_parallel(Task& task, std::int64_t items, int threads) noexcept;
+// A pool of the user's to run on instead, as tessera_device has it; run is null where there is none.
+struct ForeignPool {
+  tessera_run_tasks run = nullptr;
+  void* context = nullptr;
+};
+
+// Runs items 0 ... items - 1, each once, on at most `threads` threads. Returns when all of them are done.
+void run_parallel(Task& task, std::int64_t items, int threads, ForeignPool foreign = {}) noexcept;
 
 }  // namespace tessera::cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace tessera::cpu {
 
@@ -40,15 +41,17 @@ inline Block allocate_block(std::size_t bytes) {
   return Block(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, whole)));
 }
 
-// This thread's block, at least `bytes` long; null if there is no memory.
+// This thread's block, at least `bytes` long; null if there is no memory. A block is given up only for a
+// larger one: a user's pool may run one call while another, on the same thread, waits for it, and the waiting
+// one must not lose what it already has.
 inline std::byte* thread_scratch(std::size_t bytes) {
   thread_local Block block;
   thread_local std::size_t capacity = 0;
   if (capacity < bytes) {
-    block.reset();
-    capacity = 0;
-    block = allocate_block(bytes);
-    if (block) capacity = bytes;
+    Block larger = allocate_block(bytes);
+    if (!larger) return nullptr;
+    block = std::move(larger);
+    capacity = bytes;
   }
   return block.get();
 }

@@ -118,7 +118,7 @@ core::Status aligned_rung_supports(const core::Problem& p) {
 core::Status fragment_rung_supports(const core::Problem& p) {
   if (core::Status s = aligned_rung_supports(p); !s.ok()) return s;
   if (p.scale > 0) return {};
-  return core::unsupported("scale is negative: this rung takes the maximum before it scales");
+  return core::unsupported("scale is not positive: this rung takes the maximum before it scales");
 }
 
 core::Status f16_rung_supports(const core::Problem& p) {

@@ -23,8 +23,7 @@ struct Scores {
 };
 
 Scores score_row(const tessera_attention& p, const Sizes& n, const Head& head, const Row& row) {
-  const double scale =
-      p.scale == 0 ? 1.0 / std::sqrt(static_cast<double>(n.dim)) : static_cast<double>(p.scale);
+  const double scale = scale_of<double>(p);
   const double softcap = static_cast<double>(p.softcap);
   const double slope = static_cast<double>(alibi_slope(p, row.batch, row.head));
   const std::int64_t position_of_query = position(p, row.batch, row.query);

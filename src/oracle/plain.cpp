@@ -19,7 +19,7 @@ struct Head {
 };
 
 std::vector<float> score_row(const tessera_attention& p, const Sizes& n, const Head& head, const Row& row) {
-  const float scale = p.scale == 0 ? 1.0f / std::sqrt(static_cast<float>(n.dim)) : p.scale;
+  const float scale = scale_of<float>(p);
   const float slope = alibi_slope(p, row.batch, row.head);
   const std::int64_t position_of_query = position(p, row.batch, row.query);
   const std::int64_t query_start = row_start(p.query, row.batch, row.head, row.query);

@@ -24,6 +24,14 @@ struct Sizes {
   std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
 
+// What dot products are multiplied by, in the precision of the caller.
+template <class Number>
+Number scale_of(const tessera_attention& p) {
+  if (p.scale == TESSERA_SCALE_ZERO) return 0;
+  if (p.scale == 0) return Number{1} / std::sqrt(static_cast<Number>(p.query.shape[3]));
+  return static_cast<Number>(p.scale);
+}
+
 // Where [b, h, row, 0] of a rank-4 tensor lies.
 inline std::int64_t row_start(const tessera_tensor& t, std::int64_t b, std::int64_t h, std::int64_t row) {
   return b * t.strides[0] + h * t.strides[1] + row * t.strides[2];

@@ -167,7 +167,7 @@ TEST_F(Attend, EveryOptionReachesTheKernel) {
        [&](auto* p) { band(p, TESSERA_ALIGN_BOTTOM_RIGHT, -1, 1); }},
       {"--window 2,9 --causal bottom-right", [&](auto* p) { band(p, TESSERA_ALIGN_BOTTOM_RIGHT, 2, 0); }},
       {"--scale 0.2", [](auto* p) { p->scale = 0.2f; }},
-      {"--scale 0", [](auto* p) { p->scale = 1e-40f; }},
+      {"--scale 0", [](auto* p) { p->scale = TESSERA_SCALE_ZERO; }},
       {"--softcap 1.5", [](auto* p) { p->softcap = 1.5f; }},
       {"--mask bias.npy", [&](auto* p) { p->mask.tensor = list(bias.data(), TESSERA_F32, kKeys); }},
       {"--mask visible.npy", [&](auto* p) { p->mask.tensor = list(visible.data(), TESSERA_BOOL, kKeys); }},

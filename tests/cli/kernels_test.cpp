@@ -37,6 +37,25 @@ TEST(Kernels, WhyShowsThePlan) {
     EXPECT_TRUE(text.says(piece));
 }
 
+TEST(Kernels, TheEnvironmentSetsTheThreads) {
+  const auto threads = [](const std::string& flags, const std::string& environment) {
+    return run("kernels --why canon_1 --json " + flags, environment)
+        .json()["plans"][0]["geometry"]["threads"]
+        .get<int>();
+  };
+  EXPECT_EQ(threads("", "TESSERA_NUM_THREADS=3 OMP_NUM_THREADS=5"), 3);
+  EXPECT_EQ(threads("", "TESSERA_NUM_THREADS= OMP_NUM_THREADS=5,2"), 5);
+  EXPECT_EQ(threads("--threads 2", "TESSERA_NUM_THREADS=3"), 2);
+  EXPECT_EQ(threads("--threads 2", "TESSERA_NUM_THREADS=three"), 2);
+  EXPECT_TRUE(run("kernels --why canon_1", "OMP_NUM_THREADS=5").says("OMP_NUM_THREADS asks for 5 threads"));
+  const Outcome bad = run("kernels --why canon_1", "TESSERA_NUM_THREADS=three");
+  EXPECT_CODE(bad, 2);
+  EXPECT_TRUE(bad.complains(
+      "TESSERA_NUM_THREADS is \"three\" in the environment; 0 (all cores) to 1024 is accepted"));
+  for (const char* verb : {"kernels --why canon_1", "roofline --measure", "bench mission512"})
+    EXPECT_CODE(run(fmt::format("{} --threads 1025", verb)), 2);
+}
+
 TEST(Kernels, WhyTakesEveryNamedCaseWithoutAllocatingIt) {
   std::string line = "kernels --json";
   for (const cases::Case& c : cases::all()) line += " --why " + c.name;

@@ -66,6 +66,7 @@ void pick_options(Picker& pick, Case* c) {
   c->sinks = pick.one_in(5);
   if (pick.one_in(5)) c->softcap = static_cast<float>(pick.between(1, 400)) / 8;
   if (pick.one_in(5)) c->scale = static_cast<float>(pick.between(-40, 40)) / 64;
+  if (pick.one_in(40)) c->scale = TESSERA_SCALE_ZERO;
 }
 
 }  // namespace

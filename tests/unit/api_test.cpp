@@ -7,6 +7,9 @@
 #include <tessera/tessera.hpp>
 #include <thread>
 #include <vector>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 namespace {
 
@@ -60,6 +63,53 @@ TEST(Api, ExplicitZeroScaleAveragesTheValues) {
   ASSERT_TRUE(tessera::attend(p, tessera::cpu()));
   EXPECT_EQ(t.o[0], 15.0f);
   EXPECT_EQ(t.o[1], 15.0f);
+}
+
+// In a thread that takes subnormal numbers for 0, as -ffast-math makes the main thread of many programs.
+TEST(Api, ExplicitZeroScaleSurvivesFlushToZero) {
+#if defined(__SSE__)
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
+  Tiny t;
+  tessera::Attention p = t.problem();
+  for (tessera::Mask mask : {tessera::Mask(), tessera::causal_top_left()}) {
+    p.mask = mask;
+    p.scale = 0.0f;
+    const bool zero = static_cast<bool>(tessera::attend(p, tessera::cpu({.threads = 1})));
+    EXPECT_TRUE(zero);
+    EXPECT_EQ(t.o[1], 15.0f);
+    EXPECT_NEAR(t.lse[1], 0.6931472f, 1e-6f);  // log 2
+    EXPECT_EQ(t.o[0], mask.align == TESSERA_ALIGN_NONE ? 15.0f : 10.0f);
+  }
+  // A subnormal scale is as good as 0, and no request for the default.
+  p.scale = std::numeric_limits<float>::denorm_min();
+  EXPECT_TRUE(tessera::attend(p, tessera::cpu({.threads = 1})));
+  EXPECT_EQ(t.o[1], 15.0f);
+  _mm_setcsr(before);
+#else
+  GTEST_SKIP() << "skipped: written for x86's control register";
+#endif
+}
+
+TEST(Api, ZeroScaleAveragesWhatIsVisible) {
+  Tiny t;
+  tessera::Attention p = t.problem();
+  p.mask = tessera::causal_top_left();
+  p.scale = 0.0f;
+  EXPECT_EQ(p.to_c().scale, TESSERA_SCALE_ZERO);
+  EXPECT_EQ(TESSERA_SCALE_ZERO, std::numeric_limits<float>::min());
+  for (const char* kernel : {static_cast<const char*>(nullptr), "cpu_scalar"}) {
+    ASSERT_TRUE(tessera::attend(p, tessera::cpu({.kernel = kernel})));
+    EXPECT_EQ(t.o[0], 10.0f);
+    EXPECT_EQ(t.lse[0], 0.0f);
+    EXPECT_EQ(t.o[1], 15.0f);
+    EXPECT_NEAR(t.lse[1], 0.6931472f, 1e-6f);
+  }
+  // 0 * infinity is NaN, as the formula says; a hidden key stays hidden.
+  t.k[1] = kInfinity;
+  ASSERT_TRUE(tessera::attend(p, tessera::cpu()));
+  EXPECT_EQ(t.o[0], 10.0f);
+  EXPECT_TRUE(std::isnan(t.o[1]));
 }
 
 TEST(Api, EmptyBatchOrQueryIsANoOp) {

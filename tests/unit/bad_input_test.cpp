@@ -333,6 +333,17 @@ const BadInput kDevices[] = {
      [](Fixture& f) { f.device.threads = 5000; },
      kInvalid,
      {"device.threads is 5000", "1024"}},
+    {"one_thread_too_many",
+     [](Fixture& f) { f.device.threads = TESSERA_MAX_THREADS + 1; },
+     kInvalid,
+     {"device.threads is 1025", "1024"}},
+    {"pool_for_a_gpu",
+     [](Fixture& f) {
+       f.device.kind = TESSERA_CUDA;
+       f.device.run_tasks = [](void*, std::int64_t, tessera_task, void*) {};
+     },
+     kInvalid,
+     {"device.run_tasks", "GPU"}},
     {"unknown_kernel", [](Fixture& f) { f.device.kernel = "warp9"; }, kInvalid, {"warp9", "cpu_scalar"}},
     {"empty_struct",
      [](Fixture& f) { f.problem.struct_size = 0; },

@@ -79,6 +79,9 @@ TEST(Words, Defaults) {
   EXPECT_EQ(words(case_of("q3 causal=top-left")), "b1 h1 q3 k3 d64 v64 f32 causal=top-left");
   EXPECT_EQ(words(case_of("q3 align=bottom-right window=inf,2")),
             "b1 h1 q3 k3 d64 v64 f32 align=bottom-right window=inf,2");
+  EXPECT_EQ(case_of("q3").scale, 0.0f);  // 1 / sqrt(dim)
+  EXPECT_EQ(case_of("q3 scale=0").scale, TESSERA_SCALE_ZERO);
+  EXPECT_EQ(words(case_of("q3 scale=0")), "b1 h1 q3 k3 d64 v64 f32 scale=0");
 }
 
 TEST(Words, ANameMayBeChanged) {

@@ -83,6 +83,15 @@ TEST(Oracle, NoOptions) {
   expect_values(r.lse, {1.3132616875182228, 1.3132616875182228});
 }
 
+// TESSERA_SCALE_ZERO stands for 0: every key weighs the same.
+TEST(Oracle, ScaleZeroAverages) {
+  Paper x = paper();
+  x.p.scale = TESSERA_SCALE_ZERO;
+  const auto r = x.attend();
+  expect_values(r.output, {2, 3, 2, 3});
+  expect_values(r.lse, {0.6931471805599453, 0.6931471805599453});  // ln 2
+}
+
 // scale 0 stands for 1/sqrt(2) = 0.7071067811865476. exp of it is 2.028114981647472, so the lesser weight
 // is 1/3.028114981647472 = 0.3302384506733431 and lse = ln 3.028114981647472 = 1.1079403076572498.
 TEST(Oracle, DefaultScale) {
