@@ -1,5 +1,5 @@
-// Takes the place of core/kernel_table.cpp in cpu_bf16_test: one kernel, the one of target_avx512_bf16.cpp
-// with AVX2 vectors and the dot product of bf16 pairs done step by step as Intel's manual describes it.
+// Takes the place of core/kernel_table.cpp in cpu_bf16_test: the kernel of target_avx512_bf16.cpp, and the
+// same with AVX2 vectors and the dot product of bf16 pairs done step by step as Intel's manual describes it.
 // Packing, blocking and the choice of what is exact are the very same code, so they can be judged on a
 // machine without the instruction.
 #ifndef HWY_DISABLED_TARGETS  // Highway includes this file once more
@@ -35,6 +35,7 @@ void attend_emulated(const Call& call, std::int64_t index, std::byte* scratch) {
 HWY_AFTER_NAMESPACE();
 #else
 #include "core/kernel.hpp"
+#include "cpu/backend.hpp"
 #include "cpu/targets.hpp"
 
 namespace tessera {
@@ -73,7 +74,10 @@ const std::vector<Kernel>& kernels() {
     row.launch = [](const Problem& p, const tessera_device& d, const Launch&) {
       return launch(target(), p, d);
     };
-    return std::vector<Kernel>{row};
+    std::vector<Kernel> rows = {row};
+    for (const Kernel& kernel : cpu::kernels())
+      if (kernel.name == "cpu_avx512_bf16") rows.push_back(kernel);
+    return rows;
   }();
   return table;
 }
