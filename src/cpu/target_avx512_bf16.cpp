@@ -91,7 +91,7 @@ void attend_item(const Call& call, std::int64_t index, std::byte* scratch) {
 Target avx512_bf16_target() {
   Target target = avx512_target();
   target.name = "cpu_avx512_bf16";
-  target.summary = "tiled online softmax, AVX-512; bf16 two products at a time (AVX512-BF16)";
+  target.summary = "tiled online softmax, AVX-512 with bf16 dot products";
   target.missing = missing;
   target.attend_item = attend_item;
   target.rather_not = rather_not;
