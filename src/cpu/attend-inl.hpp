@@ -6,6 +6,8 @@
 #define TESSERA_CPU_ATTEND_INL
 #endif
 
+#include <type_traits>
+
 #include "cpu/feed-inl.hpp"
 #include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
@@ -61,7 +63,7 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
     output_lanes_careful<NV>(v, range.keys, s, alpha, value_dim, panel.output);
   } else {
     softmax_step<NV, false>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-    output_lanes<NV>(feed, v, range.keys, s, alpha, value_dim, panel.output);
+    output_lanes<FloatTerms, NV>(feed, v.data, v.stride, range.keys, s, alpha, value_dim, panel.output);
   }
 }
 
@@ -204,42 +206,72 @@ HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, 
 }
 
 template <class T>
-inline FeedRows feed_rows(const Rows<T>& rows, std::int64_t length, float* to, std::size_t to_stride) {
+inline FeedRows feed_rows(const Rows<T>& rows, std::int64_t length, float* to, std::size_t to_stride,
+                          RowConverter convert) {
   return {.from = reinterpret_cast<const char*>(rows.data),
           .stride = rows.stride * static_cast<std::int64_t>(sizeof(T)),
           .bytes = length * static_cast<std::int64_t>(sizeof(T)),
           .length = static_cast<std::size_t>(length),
           .to = to,
-          .to_stride = to_stride};
+          .to_stride = to_stride,
+          .convert = convert};
 }
+
+// How the panels of an item go through a tile: with K and V as floats. pairs-inl.hpp has another way.
+template <class T>
+struct FloatTiles {
+  static constexpr std::int64_t kKeysTogether =
+      1;  // a panel's keys begin at a multiple of it within the tile
+
+  FloatTiles(const ItemContext& context, const Item& item, int /*panels*/)
+      : c(context), feed(key_rows(context, item), value_rows(context, item)) {}
+  HWY_INLINE void step(const Panel& panel, Range range) { step_fed(c, panel, range, feed); }
+
+  // Floats whose rows lie close together can be read where they are. Not V: it is read column by column, and
+  // few rows with the caller's stride, often a power of two, fit into a cache that way.
+  static FeedRows key_rows(const ItemContext& c, const Item& item) {
+    FeedRows rows = feed_rows(Rows<T>(c.problem.key, item), c.problem.dim, c.work.key, c.work.query_stride,
+                              convert_rows<T>);
+    if (std::is_same_v<T, float> && rows.stride < 2 * rows.bytes) rows.convert = nullptr;
+    return rows;
+  }
+  static FeedRows value_rows(const ItemContext& c, const Item& item) {
+    return feed_rows(Rows<T>(c.problem.value, item), c.problem.value_dim, c.work.value, c.work.output_stride,
+                     convert_rows<T>);
+  }
+
+  const ItemContext& c;
+  Feed feed;
+};
 
 // Walks the key tiles of an item that has panels with rows in lanes. Tile borders lie at fixed keys,
 // whatever the rows: see schedule.hpp.
-template <class T>
+template <class Tiles>
 HWY_INLINE void walk_tiles(const ItemContext& c, const Schedule& schedule, const Item& item, int panels,
                            KeySpan keys) {
-  const core::Problem& problem = c.problem;
-  const Rows<T> k(problem.key, item), v(problem.value, item);
-  Feed feed(k.data, feed_rows(k, problem.dim, c.work.key, c.work.query_stride),
-            feed_rows(v, problem.value_dim, c.work.value, c.work.output_stride));
+  Tiles tiles(c, item, panels);
   std::int64_t border =
       item.key_begin + (keys.begin - item.key_begin) / schedule.key_tile * schedule.key_tile;
   for (; border < keys.end; border += schedule.key_tile) {
-    const std::int64_t first = std::max(border, keys.begin);
+    std::int64_t first = std::max(border, keys.begin);
+    first -= (first - border) % Tiles::kKeysTogether;
     const std::int64_t last = std::min(border + schedule.key_tile, keys.end);
     const std::int64_t next = std::min(last + schedule.key_tile, keys.end);
-    const std::int64_t blocks = panels * (last - first + problem.value_dim) / kWideBlock;
-    feed.start(first, static_cast<std::size_t>(last - first), static_cast<std::size_t>(next - last),
-               static_cast<std::size_t>(blocks));
+    const std::int64_t blocks = panels * (last - first + c.problem.value_dim) / kWideBlock;
+    tiles.feed.start(first, static_cast<std::size_t>(last - first), static_cast<std::size_t>(next - last),
+                     static_cast<std::size_t>(blocks));
     for (int i = 0; i < panels; ++i) {
       const Panel& panel = c.work.panels[i];
-      const std::int64_t from = std::max(first, panel.key_begin), to = std::min(last, panel.key_end);
-      if (from < to) step_fed(c, panel, {from, static_cast<std::size_t>(to - from)}, feed);
+      std::int64_t from = std::max(first, panel.key_begin);
+      const std::int64_t to = std::min(last, panel.key_end);
+      if (from >= to) continue;
+      from -= (from - border) % Tiles::kKeysTogether;
+      tiles.step(panel, {from, static_cast<std::size_t>(to - from)});
     }
   }
 }
 
-template <class T>
+template <class T, class Tiles>
 HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const Item& item, int panels) {
   KeySpan keys{c.problem.keys, 0};
   for (int i = 0; i < panels; ++i) {
@@ -253,11 +285,11 @@ HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const 
   if (schedule.rows <= kFewRowsItem && c.work.panels[0].kind == PanelKind::few) {
     walk_few<T>(c, item, panels, keys);
   } else {
-    walk_tiles<T>(c, schedule, item, panels, keys);
+    walk_tiles<Tiles>(c, schedule, item, panels, keys);
   }
 }
 
-template <class T>
+template <class T, class Tiles = FloatTiles<T>>
 void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const core::Problem& problem = *call.problem;
   const Scoring scoring = scoring_of(problem);
@@ -266,7 +298,7 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const int panels = set_up_panels<T>(problem, scoring, item, work);
   // The lanes beside a few-rows panel are never written, only read along.
   std::fill(work.scores, work.scores + work.score_floats, 0.0f);
-  walk_keys<T>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
+  walk_keys<T, Tiles>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
   for (int i = 0; i < panels; ++i) finish_panel<T>(call, scoring, item, work, work.panels[i]);
   if (call.schedule.splits == 1) return;
   const std::int64_t group =

@@ -25,6 +25,8 @@ std::size_t partial_bytes(const core::Problem& problem, const Schedule& schedule
   return floats == 0 ? 0 : static_cast<std::size_t>(floats + 16) * sizeof(float);
 }
 
+}  // namespace
+
 core::Launch geometry(const Target& target, const core::Problem& problem, const tessera_device& device) {
   const int wanted = thread_count(device.threads);
   const Schedule schedule = make_schedule(problem, target.blocking, wanted);
@@ -49,6 +51,8 @@ core::Launch geometry(const Target& target, const core::Problem& problem, const 
   return launch;
 }
 
+namespace {
+
 class AttendTask final : public Task {
  public:
   AttendTask(const Target& target, const Call& call)
@@ -66,6 +70,8 @@ class AttendTask final : public Task {
 core::Status out_of_memory(std::size_t bytes) {
   return {TESSERA_OUT_OF_MEMORY, fmt::format("no memory for {} bytes of scratch", bytes)};
 }
+
+}  // namespace
 
 // Whatever may fail comes before the first item, so that a failure leaves the output untouched; a helper
 // thread that finds no scratch memory stays out instead.
@@ -97,6 +103,8 @@ core::Status launch(const Target& target, const core::Problem& problem, const te
   return {};
 }
 
+namespace {
+
 // The kernel table holds plain function pointers, so each target gets its own set of functions.
 template <std::size_t I>
 core::Kernel kernel_row() {
@@ -106,6 +114,9 @@ core::Kernel kernel_row() {
   row.summary = targets()[I].summary;
   row.missing = [](const tessera_device&) { return targets()[I].missing(); };
   row.supports = [](const core::Problem&) { return core::Status{}; };
+  if (targets()[I].rather_not != nullptr) {
+    row.rather_not = [](const core::Problem&, const tessera_device&) { return targets()[I].rather_not(); };
+  }
   row.geometry = [](const core::Problem& p, const tessera_device& d) { return geometry(targets()[I], p, d); };
   row.launch = [](const core::Problem& p, const tessera_device& d, const core::Launch&) {
     return launch(targets()[I], p, d);

@@ -1,7 +1,7 @@
 // How the keys of a tile get from the caller's memory to the matrix products of many rows: K and V rows are
-// converted to float just before the block of keys they belong to is first needed, and those of the next tile
-// are asked for meanwhile. All at once the moving would take its own time; between blocks of arithmetic most
-// of it hides.
+// converted (to float, or to pairs) just before the block of keys they belong to is first needed, and those
+// of the next tile are asked for meanwhile. All at once the moving would take its own time; between blocks of
+// arithmetic most of it hides.
 #if defined(TESSERA_CPU_FEED_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_FEED_INL
 #undef TESSERA_CPU_FEED_INL
@@ -10,14 +10,13 @@
 #endif
 
 #include <algorithm>
-#include <type_traits>
 
 #include "cpu/tiles-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// A K or V tile of floats: row j at data + j * stride.
+// A K or V tile of floats (pairs lie in memory of the same type): row j at data + j * stride.
 struct FloatTile {
   FloatTile from(std::size_t row) const { return {data + row * stride, stride}; }
   const float* data = nullptr;
@@ -33,16 +32,12 @@ struct FeedRows {
   std::size_t length;
   float* to;
   std::size_t to_stride;
+  RowConverter convert;  // null: K is read where it is
 };
 
 class Feed {
  public:
-  template <class T>
-  Feed(const T* /*type of the rows*/, const FeedRows& key, const FeedRows& value)
-      : convert_(convert_rows<T>),
-        key_(key),
-        value_(value),
-        key_in_place_(std::is_same_v<T, float> && key.stride < 2 * key.bytes) {}
+  Feed(const FeedRows& key, const FeedRows& value) : key_(key), value_(value) {}
 
   // The tile is now `count` keys from key number `first` on; `more` keys are in the one that comes after it.
   // There will be about `blocks` calls of fetch_ahead.
@@ -50,6 +45,7 @@ class Feed {
     first_ = first;
     keys_ = count;
     done_ = 0;
+    tiny_key_ = tiny_value_ = false;
     ahead_ = first + static_cast<std::int64_t>(count);
     left_ = more;
     at_once_ = more / std::max<std::size_t>(blocks, 1) + 1;
@@ -70,7 +66,7 @@ class Feed {
   }
 
   FloatTile key() const {
-    if (!key_in_place_) return {key_.to, key_.to_stride};
+    if (key_.convert != nullptr) return {key_.to, key_.to_stride};
     const char* const row = key_.row(first_);
     return {reinterpret_cast<const float*>(row), static_cast<std::size_t>(key_.stride) / sizeof(float)};
   }
@@ -78,6 +74,9 @@ class Feed {
   std::int64_t first() const { return first_; }
   // After need_all(): whether V held inf or NaN in this tile or one before it.
   bool careful() const { return careful_; }
+  // Whether what is there of this tile's K or V holds tiny numbers.
+  bool tiny_key() const { return tiny_key_; }
+  bool tiny_value() const { return tiny_value_; }
 
  private:
   HWY_INLINE void fetch_row(const FeedRows& rows) const {
@@ -89,22 +88,20 @@ class Feed {
   HWY_NOINLINE void convert_to(std::size_t end) {
     const std::int64_t at = first_ + static_cast<std::int64_t>(done_);
     const std::size_t rows = end - done_;
-    if (!key_in_place_) {
-      convert_(key_.row(at), key_.stride, rows, key_.length, key_.to + done_ * key_.to_stride,
-               key_.to_stride);
+    if (key_.convert != nullptr) {
+      const unsigned hold = key_.convert(key_.row(at), key_.stride, rows, key_.length,
+                                         key_.to + done_ * key_.to_stride, key_.to_stride);
+      tiny_key_ = tiny_key_ || (hold & kTiny) != 0;
     }
-    const bool finite = convert_(value_.row(at), value_.stride, rows, value_.length,
-                                 value_.to + done_ * value_.to_stride, value_.to_stride);
-    careful_ = careful_ || !finite;
+    const unsigned hold = value_.convert(value_.row(at), value_.stride, rows, value_.length,
+                                         value_.to + done_ * value_.to_stride, value_.to_stride);
+    tiny_value_ = tiny_value_ || (hold & kTiny) != 0;
+    careful_ = careful_ || (hold & kNotFinite) != 0;
     done_ = end;
   }
 
-  RowConverter convert_;
   FeedRows key_, value_;
-  // Floats whose rows lie close together can be read where they are. Not V: it is read column by column, and
-  // few rows with the caller's stride, often a power of two, fit into a cache that way.
-  bool key_in_place_;
-  bool careful_ = false;
+  bool careful_ = false, tiny_key_ = false, tiny_value_ = false;
   std::int64_t first_ = 0, ahead_ = 0;
   std::size_t keys_ = 0, done_ = 0, left_ = 0, at_once_ = 0;
 };

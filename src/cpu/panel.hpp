@@ -22,6 +22,7 @@ struct Panel {
   int rows = 0;                               // real ones; the lanes after them are padding
   std::int64_t first_row = 0;                 // within the (batch entry, kv head)
   float* query = nullptr;                     // [dim][width], or [row][query_stride] for few
+  bool tiny_query = false;                    // pairs only: see pairs-inl.hpp
   float* output = nullptr;                    // [value_dim][width], or [row][output_stride] for few
   float* max = nullptr;                       // [width]
   float* sum = nullptr;                       // [width]

@@ -119,28 +119,42 @@ HWY_INLINE void weigh(float* HWY_RESTRICT s, std::size_t keys, Vec factor, const
   for (; j < keys; ++j) weigh_keys<NV, 1, kMark>(s + j * kWidth<NV>, factor, max, sum);
 }
 
-// One tile's step. max[], sum[] and alpha[] hold one float per row of the panel.
-template <int NV, bool kMark>
-HWY_INLINE void softmax_step(float* HWY_RESTRICT s, std::size_t keys, float factor, const Vec (&tile_max)[NV],
-                             float* max, float* sum, float* alpha) {
+// One tile's step, before and after its weights. max[], sum[] and alpha[] hold one float per row of the
+// panel.
+template <int NV>
+HWY_INLINE void raise_max(const Vec (&tile_max)[NV], Vec factor, float* max, float* alpha,
+                          Vec (&reference)[NV]) {
   const F f32;
-  const Vec scale = hn::Set(f32, factor);
-  Vec reference[NV], tile_sum[NV];
   TESSERA_UNROLL
   for (int v = 0; v < NV; ++v) {
     const Vec old_max = hn::Load(f32, max + v * kLanes);
     const Vec new_max = hn::Max(old_max, tile_max[v]);
     reference[v] = usable_max(new_max);
-    tile_sum[v] = hn::Zero(f32);
     hn::Store(new_max, f32, max + v * kLanes);
-    hn::Store(exp2_nonpositive(hn::Mul(hn::Sub(old_max, reference[v]), scale)), f32, alpha + v * kLanes);
+    hn::Store(exp2_nonpositive(hn::Mul(hn::Sub(old_max, reference[v]), factor)), f32, alpha + v * kLanes);
   }
-  weigh<NV, kMark>(s, keys, scale, reference, tile_sum);
+}
+
+template <int NV>
+HWY_INLINE void grow_sum(const Vec (&tile_sum)[NV], const float* alpha, float* sum) {
+  const F f32;
   TESSERA_UNROLL
   for (int v = 0; v < NV; ++v) {
     const Vec a = hn::Load(f32, alpha + v * kLanes);
     hn::Store(hn::MulAdd(hn::Load(f32, sum + v * kLanes), a, tile_sum[v]), f32, sum + v * kLanes);
   }
+}
+
+template <int NV, bool kMark>
+HWY_INLINE void softmax_step(float* HWY_RESTRICT s, std::size_t keys, float factor, const Vec (&tile_max)[NV],
+                             float* max, float* sum, float* alpha) {
+  const Vec scale = hn::Set(F(), factor);
+  Vec reference[NV], tile_sum[NV];
+  TESSERA_UNROLL
+  for (int v = 0; v < NV; ++v) tile_sum[v] = hn::Zero(F());
+  raise_max<NV>(tile_max, scale, max, alpha, reference);
+  weigh<NV, kMark>(s, keys, scale, reference, tile_sum);
+  grow_sum<NV>(tile_sum, alpha, sum);
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

@@ -5,6 +5,9 @@ namespace tessera::cpu {
 
 std::span<const Target> targets() {
   static const Target list[] = {
+#if defined(TESSERA_CPU_AVX512_BF16)
+    avx512_bf16_target(),
+#endif
 #if defined(TESSERA_CPU_AVX512)
     avx512_target(),
 #endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/kernel.hpp"
 #include "cpu/schedule.hpp"
 
 namespace tessera::cpu {
@@ -20,9 +21,15 @@ struct Target {
   std::string (*missing)();  // empty if this machine has the instructions, else which it lacks
   std::size_t (*scratch_bytes)(const core::Problem& problem, const Schedule& schedule);
   void (*attend_item)(const Call& call, std::int64_t index, std::byte* scratch);
+  std::string (*rather_not)() = nullptr;  // see core::Kernel
 };
 
+// One target's part of a row of the kernel table (backend.cpp).
+core::Launch geometry(const Target& target, const core::Problem& problem, const tessera_device& device);
+core::Status launch(const Target& target, const core::Problem& problem, const tessera_device& device);
+
 // Which of these are there, targets.cpp knows.
+Target avx512_bf16_target();
 Target avx512_target();
 Target avx2_target();
 Target neon_target();
@@ -30,7 +37,16 @@ Target scalar_target();
 
 bool has_avx2();
 
-inline constexpr int kMaxTargets = 3;
+// Whether bf16 goes through pairs-inl.hpp, which rounds the weights to bf16. What that costs averages out
+// over keys and stays below the rounding of the output, unless the output is a handful of numbers that all
+// happen to be small beside V: so problems with few of them keep the float kernels, which are as fast there.
+inline bool takes_pairs(const core::Problem& problem) {
+  constexpr std::int64_t kFewRows = 16, kFewDims = 16;
+  return problem.dtype == TESSERA_BF16 && problem.group() * problem.queries > kFewRows &&
+         problem.value_dim >= kFewDims;
+}
+
+inline constexpr int kMaxTargets = 4;
 std::span<const Target> targets();  // best first
 
 }  // namespace tessera::cpu

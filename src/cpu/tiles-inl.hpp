@@ -34,15 +34,22 @@ HWY_INLINE Vec convert_row(const T* HWY_RESTRICT from, std::size_t length, float
   return probe;
 }
 
-// Rows of T to float, strides in bytes and in floats; true if every element is finite.
+// What rows turned out to hold while they were moved.
+enum RowsHold : unsigned {
+  kNothingSpecial = 0,
+  kNotFinite = 1,  // inf or NaN
+  kTiny = 2,       // numbers that the dot product of pairs flushes to zero: only pairs-inl.hpp asks
+};
+
+// Rows of T to float, strides in bytes and in floats.
 template <class T>
-HWY_NOINLINE bool convert_rows(const char* from, std::int64_t from_stride, std::size_t rows,
-                               std::size_t length, float* to, std::size_t to_stride) {
+HWY_NOINLINE unsigned convert_rows(const char* from, std::int64_t from_stride, std::size_t rows,
+                                   std::size_t length, float* to, std::size_t to_stride) {
   Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
   for (std::size_t j = 0; j < rows; ++j, from += from_stride) {
     probe = convert_row(reinterpret_cast<const T*>(from), length, to + j * to_stride, probe);
   }
-  return all_finite(probe);
+  return all_finite(probe) ? kNothingSpecial : kNotFinite;
 }
 using RowConverter = decltype(&convert_rows<float>);
 
