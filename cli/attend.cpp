@@ -13,6 +13,7 @@
 #include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cli/values.hpp"
 #include "cli/verbs.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -37,8 +38,7 @@ Examples:
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --window 127,0 --align bottom-right
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --device cuda
 
-Exit codes: 0 all well; 1 the check failed, and nothing was written; 2 a flag or file is wrong;
-3 this machine cannot compute it.)";
+Exit code 1: the check failed, and nothing was written. `tessera --help` has all codes.)";
 
 struct Flags : AttendFlags {
   DeviceFlags device;
@@ -71,7 +71,7 @@ void refuse_overwriting_inputs(const Flags& flags) {
 void stop_unless_ok(const core::Status& status) {
   if (status.ok()) return;
   const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                        : status.code == TESSERA_INTERNAL       ? kExitFailed
+                        : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
                                                                 : kExitUnavailable;
   throw Stop(exit_code, status.message);
 }
@@ -178,7 +178,7 @@ int attend(const Flags& flags) {
 
   const Outcome outcome = compute(p, device, flags);
   const bool good = !outcome.check || outcome.check->passed;
-  if (good && !outputs.save(results, &error)) throw Stop(kExitFailed, error);
+  if (good && !outputs.save(results, &error)) throw Stop(kExitNoAnswer, error);
   if (flags.json) {
     print_as_json(p, outcome);
   } else {
@@ -195,12 +195,11 @@ void add_attend(CLI::App& app, int* exit_code) {
   CLI::App* verb = app.add_subcommand("attend", "Compute attention on arrays from files");
   const auto flags = std::make_shared<Flags>();
   const auto aligns = CLI::IsMember({"top-left", "bottom-right"});
-  verb->add_option("--query,-q", flags->query, "Query")->type_name("FILE")->required();
-  verb->add_option("--key,-k", flags->key, "Key")->type_name("FILE")->required();
-  verb->add_option("--value,-v", flags->value, "Value")->type_name("FILE")->required();
-  verb->add_option("--output,-o", flags->output, "Where the result goes")->type_name("FILE")->required();
-  verb->add_option("--lse", flags->lse, "Where the log-sum-exp of each row goes (float32)")
-      ->type_name("FILE");
+  file_name(verb->add_option("--query,-q", flags->query, "Query"))->required();
+  file_name(verb->add_option("--key,-k", flags->key, "Key"))->required();
+  file_name(verb->add_option("--value,-v", flags->value, "Value"))->required();
+  file_name(verb->add_option("--output,-o", flags->output, "Where the result goes"))->required();
+  file_name(verb->add_option("--lse", flags->lse, "Where the log-sum-exp of each row goes (float32)"));
   verb->add_option("--layout", flags->layout,
                    "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
       ->check(CLI::IsMember({"bhsd", "bshd"}))
@@ -217,11 +216,11 @@ void add_attend(CLI::App& app, int* exit_code) {
       ->check(aligns);
   verb->add_option("--scale", flags->scale, "Scale of the scores; 1/sqrt(dim) if not given")->type_name("X");
   verb->add_option("--softcap", flags->softcap, "Cap scores smoothly at +-X")->type_name("X");
-  verb->add_option("--mask", flags->mask, "Boolean (true = visible) or additive mask, broadcast like NumPy")
-      ->type_name("FILE");
-  verb->add_option("--key-lengths", flags->key_lengths, "Valid keys of each batch entry")->type_name("FILE");
-  verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]")->type_name("FILE");
-  verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]")->type_name("FILE");
+  file_name(verb->add_option("--mask", flags->mask,
+                             "Boolean (true = visible) or additive mask, broadcast like NumPy"));
+  file_name(verb->add_option("--key-lengths", flags->key_lengths, "Valid keys of each batch entry"));
+  file_name(verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]"));
+  file_name(verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]"));
   flags->device.add_to(*verb, "Use this kernel (`tessera kernels` lists them)");
   verb->add_flag(
       "--check", flags->check,

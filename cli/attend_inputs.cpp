@@ -158,11 +158,11 @@ float parse_float(std::string_view flag, const std::string& text) {
   float value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
-  usage_error(fmt::format("{} is '{}'; a finite number is accepted", flag, text));
+  usage_error(fmt::format("{} is '{}'; a finite number that float32 can hold is accepted", flag, text));
 }
 
 std::int64_t parse_side(const std::string& window, std::string_view text) {
-  if (text == "unbounded" || text == "-1") return TESSERA_UNBOUNDED;
+  if (text == "unbounded") return TESSERA_UNBOUNDED;
   std::int64_t keys = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), keys);
   if (failed == std::errc() && end == text.data() + text.size() && keys >= 0) return keys;

@@ -11,6 +11,7 @@
 #include "cli/measure.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cli/values.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -60,6 +61,9 @@ int bench(const BenchOptions& options) {
   if (options.ladder && !options.device.kernels.empty())
     usage_error("--ladder times every rung; --kernel picks kernels without it");
   const std::vector<cases::Case> chosen = options.cases.resolve(default_cases(options, device));
+  if (!options.save.empty() && options.save == options.leaderboard)
+    usage_error(
+        fmt::format("--save and --leaderboard both name {}; give each a file of its own", options.save));
   // Files are read first: a bad path should not cost a minute of timing.
   SavedResults saved{options.against, Json(), options.tolerance_percent};
   if (!options.against.empty()) {
@@ -117,7 +121,7 @@ Examples:
   tessera bench --device cuda                                  the cases people measure on GPUs
   tessera bench --device cuda --ladder canon_1                 every rung, with what each step gains
 
-Exit code: 0; 1 failed verification or a regression; 2 bad command; 3 no such device here.)";
+Exit code 1: failed verification, or a regression. `tessera --help` has all codes.)";
 
 }  // namespace
 
@@ -129,22 +133,21 @@ void add_bench(CLI::App& app, int* exit_code) {
       *verb, "Time this kernel instead of the plan's choice; may be repeated; 'all' for every one");
   verb->add_flag("--ladder", options->ladder,
                  "Every rung of the ladder on a GPU, with the gain of each over the one below");
-  verb->add_option("--min-time", options->min_time_s,
-                   "Seconds of samples per kernel and case [0.5 on a CPU, 0.2 on a GPU]")
-      ->type_name("S")
-      ->check(CLI::Range(0.001, 3600.0));
-  verb->add_option("--seed", options->seed, "Seed of the inputs")->type_name("N")->capture_default_str();
-  verb->add_option("--save", options->save, "Write the results to this JSON file")->type_name("FILE");
-  verb->add_option("--against", options->against, "Compare with a saved file; exit 1 on a regression")
-      ->type_name("FILE");
-  verb->add_option("--tolerance", options->tolerance_percent,
-                   "How much slower is accepted by --against, in percent")
+  real_number(verb->add_option("--min-time", options->min_time_s,
+                               "Seconds of samples per kernel and case [0.5 on a CPU, 0.2 on a GPU]"),
+              0.001, 3600)
+      ->type_name("S");
+  add_seed(*verb, &options->seed);
+  file_name(verb->add_option("--save", options->save, "Write the results to this JSON file"));
+  file_name(
+      verb->add_option("--against", options->against, "Compare with a saved file; exit 1 on a regression"));
+  real_number(verb->add_option("--tolerance", options->tolerance_percent,
+                               "How much slower is accepted by --against, in percent"),
+              0, 1e9)
       ->type_name("PERCENT")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  verb->add_option("--leaderboard", options->leaderboard,
-                   "Enter the fastest kernel of each case if it leads by 3%")
-      ->type_name("FILE");
+  file_name(verb->add_option("--leaderboard", options->leaderboard,
+                             "Enter the fastest kernel of each case if it leads by 3%"));
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(kBenchFooter);
   verb->callback([options, exit_code] { *exit_code = bench(*options); });

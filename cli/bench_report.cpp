@@ -19,17 +19,28 @@ std::string us(double value) { return value < 100 ? fmt::format("{:.2f}", value)
 // Times of a GPU are told in TFLOP/s, of a CPU in GFLOP/s.
 Table time_table(const std::vector<BenchRow>& rows, bool gpu) {
   const auto right = Table::Side::right;
-  std::vector<Table::Column> columns = {{"case"},       {"kernel"},      {"p50 µs", right}, {"p90", right},
-                                        {"p99", right}, {"mean", right}, {"std", right}};
-  if (gpu) columns.insert(columns.end(), {{"single", right}, {"cold L2", right}, {"host", right}});
-  columns.insert(columns.end(),
-                 {{gpu ? "TFLOP/s" : "GFLOP/s", right}, {"GB/s", right}, {"of floor", right}, {"wall"}});
+  const bool spare = true;
+  std::vector<Table::Column> columns = {{"case"},
+                                        {"kernel"},
+                                        {"p50 µs", right},
+                                        {"p90", right, spare},
+                                        {"p99", right, spare},
+                                        {"mean", right, spare},
+                                        {"std", right, spare}};
+  if (gpu)
+    columns.insert(columns.end(),
+                   {{"single", right, spare}, {"cold L2", right, spare}, {"host", right, spare}});
+  columns.insert(columns.end(), {{gpu ? "TFLOP/s" : "GFLOP/s", right},
+                                 {"GB/s", right, spare},
+                                 {"of floor", right},
+                                 {"wall", Table::Side::left, spare}});
   Table table(columns);
   for (const BenchRow& row : rows) {
     std::vector<std::string> cells = {row.shape.name, row.kernel};
     if (!row.verified) {
+      cells.push_back(paint(Ink::red, "not timed"));
       cells.resize(columns.size() - 1, "-");
-      cells.push_back(paint(Ink::red, "not timed: failed verification"));
+      cells.push_back(paint(Ink::red, "failed verification"));
       table.add(std::move(cells));
       continue;
     }
@@ -115,10 +126,15 @@ void print_rows(const std::vector<BenchRow>& rows, const Json& machine) {
 
 void print_ladder(const std::vector<BenchRow>& rows, const Json& machine, bool quiet, Json& report) {
   const auto right = Table::Side::right;
-  const std::vector<Table::Column> columns = {
-      {"rung", right},         {"kernel"},          {"p50 µs", right},    {"p90", right},
-      {"TFLOP/s", right},      {"of floor", right}, {"step gain", right}, {"since rung 1", right},
-      {"error / bound", right}};
+  const std::vector<Table::Column> columns = {{"rung", right},
+                                              {"kernel"},
+                                              {"p50 µs", right},
+                                              {"p90", right, true},
+                                              {"TFLOP/s", right},
+                                              {"of floor", right},
+                                              {"step gain", right},
+                                              {"since rung 1", right, true},
+                                              {"error / bound", right, true}};
   if (!quiet) fmt::print("{}\n", machine_line(rows, machine));
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     while (end < rows.size() && rows[end].shape == rows[begin].shape) ++end;
@@ -180,10 +196,12 @@ bool gate(const std::vector<BenchRow>& rows, const SavedResults& saved, bool qui
   report["regressed"] = regressed;
   if (quiet) return !regressed;
   const char* key = report["machine"]["device"] == "cuda" ? "/machine/gpu" : "/machine/cpu";
-  const std::string machine = saved.content.value(Json::json_pointer(key), std::string());
+  const Json::json_pointer at(key);
+  const bool told = saved.content.contains(at) && saved.content[at].is_string();
+  const std::string machine = told ? saved.content[at].get<std::string>() : "";
   fmt::print("\nAgainst {} (up to {:g}% slower is accepted):\n{}", saved.path, saved.tolerance_percent,
              table.text());
-  if (machine != report.value(Json::json_pointer(key), std::string()))
+  if (machine != report.value(at, std::string()))
     fmt::print(
         "{}\n",
         paint(Ink::yellow,

@@ -104,7 +104,8 @@ std::string shell_quote(std::string_view word) {
 
 std::string nearest(std::string_view typed, const std::vector<std::string>& known) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, typed.size() / 3) + 1;
+  // Of a short word more than half must be right.
+  std::size_t best_distance = std::min(std::max<std::size_t>(2, typed.size() / 3), typed.size() / 2) + 1;
   for (const std::string& word : known) {
     const std::size_t distance = edit_distance(typed, word);
     if (distance < best_distance) best = word, best_distance = distance;

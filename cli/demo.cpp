@@ -317,7 +317,8 @@ void add_demo(CLI::App& app, int* exit_code) {
   verb->add_flag("--quick", options->quick, "Smaller problems: a few seconds");
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(
-      "Examples:\n  tessera demo\n  tessera demo --quick --json\n\nExit code: 0; 1 if a result is wrong.");
+      "Examples:\n  tessera demo\n  tessera demo --quick --json\n\nExit code 1: a result is wrong. "
+      "`tessera --help` has all codes.");
   verb->callback([options, exit_code] { *exit_code = demo(*options); });
 }
 

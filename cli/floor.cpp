@@ -9,7 +9,7 @@ namespace tessera::cli {
 namespace {
 
 Floor highest(std::vector<Wall> walls) {
-  Floor floor{std::move(walls), 0, ""};
+  Floor floor{std::move(walls), 0, "no work"};
   for (const Wall& wall : floor.walls)
     if (wall.applies && wall.us > floor.us) floor.us = wall.us, floor.which = wall.name;
   return floor;

@@ -203,6 +203,13 @@ Json read_leaderboard(const std::string& path) {
   Json board = read_json(path);
   if (!board.is_object() || !board.contains("cases") || !board["cases"].is_object())
     usage_error(fmt::format("{}: has no \"cases\"; expected a leaderboard of `tessera bench`", path));
+  for (const auto& [key, entries] : board["cases"].items()) {
+    const auto good = [](const Json& e) {
+      return e.is_object() && !text_at(e, "kernel").empty() && positive_number(e, "p50_us") > 0;
+    };
+    if (!entries.is_array() || !std::all_of(entries.begin(), entries.end(), good))
+      usage_error(fmt::format("{}: '{}' is not a list of entries with a kernel and its p50_us", path, key));
+  }
   return board;
 }
 

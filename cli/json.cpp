@@ -2,33 +2,35 @@
 #include "cli/json.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "cli/common.hpp"
+#include "cli/files/file.hpp"
 
 namespace tessera::cli {
 namespace {
 
-std::string beside_name(const std::string& path) { return fmt::format("{}.{}.tmp", path, getpid()); }
-
-std::ofstream open_beside(const std::string& path) {
+std::unique_ptr<files::AtomicFile> open_output(const std::string& path, std::string* error) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  std::ofstream file(beside_name(path));
-  if (!file) usage_error(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-  return file;
+  std::error_code failed;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+  return files::AtomicFile::create(path, error);
+}
+
+// File names and command lines may hold any bytes, JSON only UTF-8: what is none becomes U+FFFD.
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace
 
 Json read_json(const std::string& path) {
+  if (std::error_code failed; std::filesystem::is_directory(path, failed))
+    usage_error(fmt::format("{}: cannot be read: it is a directory", path));
   std::ifstream file(path);
   if (!file) usage_error(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
   Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
@@ -37,26 +39,17 @@ Json read_json(const std::string& path) {
 }
 
 void write_json(const std::string& path, const Json& json) {
-  const std::string beside = beside_name(path);
-  std::ofstream file = open_beside(path);
-  file << json.dump(2) << '\n';
-  file.close();
-  if (!file) usage_error(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-  std::error_code error;
-  std::filesystem::rename(beside, path, error);
-  if (error) {
-    std::remove(beside.c_str());
-    usage_error(fmt::format("{}: cannot be written: {}", path, error.message()));
-  }
+  std::string error;
+  const std::unique_ptr<files::AtomicFile> file = open_output(path, &error);
+  if (!file || !file->write(text_of(json), &error) || !file->commit(&error)) throw Stop(kExitNoAnswer, error);
 }
 
 void check_writable(const std::string& path) {
-  open_beside(path).close();
-  std::remove(beside_name(path).c_str());
-  if (std::filesystem::is_directory(path)) usage_error(fmt::format("{}: is a folder", path));
+  std::string error;
+  if (!open_output(path, &error)) usage_error(error);
 }
 
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+void print_json(const Json& json) { fmt::print("{}", text_of(json)); }
 
 Json case_json(const cases::Case& c) {
   const cases::Work work = cases::work(c);

@@ -12,7 +12,7 @@ namespace tessera::cli {
 using Json = nlohmann::ordered_json;
 
 Json read_json(const std::string& path);
-// Writes beside the target and renames, so that a reader never sees half a file. Makes the folder.
+// All of it or nothing appears under that name. Makes the folder.
 void write_json(const std::string& path, const Json& json);
 // Stops now if write_json() would stop later: a bad path should not cost a minute of timing.
 void check_writable(const std::string& path);

@@ -7,6 +7,7 @@
 #include "cli/json.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cli/values.hpp"
 #include "core/plan.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -73,8 +74,11 @@ void print_matrix(const KernelsOptions& options) {
 
 void print_cases(const KernelsOptions& options) {
   Json json = Json::array();
-  Table table(
-      {{"case"}, {"group"}, {"work", Table::Side::right}, {"traffic", Table::Side::right}, {"in words"}});
+  Table table({{"case"},
+               {"group"},
+               {"work", Table::Side::right},
+               {"traffic", Table::Side::right, true},
+               {"in words"}});
   for (const cases::Case& c : cases::all()) {
     const cases::Work work = cases::work(c);
     json.push_back(case_json(c));
@@ -190,9 +194,7 @@ void add_kernels(CLI::App& app, int* exit_code) {
   verb->add_option("--threads", options->threads, "CPU threads, for --why; 0 means all cores")
       ->type_name("N")
       ->check(CLI::Range(0, TESSERA_MAX_THREADS));
-  verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1023));
+  whole_number(verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first"), 0, 1023)->type_name("N");
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(R"(Examples:
   tessera kernels
@@ -201,7 +203,7 @@ void add_kernels(CLI::App& app, int* exit_code) {
   tessera kernels --why canon_1 --device cuda
   tessera kernels --cases --json
 
-Exit code: 0; with --why 1 if no kernel can compute the case; 2 bad command; 3 no such device here.)");
+Exit code 1: with --why, no kernel can compute the case. `tessera --help` has all codes.)");
   verb->callback([options, exit_code] { *exit_code = run(*options); });
 }
 

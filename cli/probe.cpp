@@ -1,8 +1,8 @@
-// Multiply-add and read loops; see probe.hpp. Written with intrinsics because the flags forbid the compiler
-// to fuse a*b+c by itself, and with named accumulators so that they stay in registers.
+// Multiply-add and read loops; see probe.hpp. Nobody wants the multiply-adds' results, and compilers are good
+// at finding that out: accumulators that begin alike become one, and one chain's time is taken for ten. So
+// the instructions are written out as volatile asm, which no compiler may merge, drop or fuse, whatever its
+// options.
 #include "cli/probe.hpp"
-
-#include <cstring>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,11 +12,6 @@
 
 namespace tessera::cli {
 namespace {
-
-// Keeps the compiler from dropping a loop whose result nobody wants.
-volatile float float_sink;
-
-constexpr int kAccumulators = 10;  // more than latency × units of any core so far
 
 // 64 bytes from each stream in turn, so that the hardware prefetcher follows all of them at once.
 std::uint64_t read_plain(const unsigned char* data, std::size_t bytes, int streams) {
@@ -35,19 +30,25 @@ std::uint64_t read_plain(const unsigned char* data, std::size_t bytes, int strea
 
 #if defined(__x86_64__)
 
+// Each of the six becomes itself * x + y, which stays near 1. The operands' type says how wide the registers
+// are.
+#define TESSERA_SIX_CHAINS(any, a, b, c, d, e, f)                              \
+  asm volatile(                                                                \
+      "vfmadd213ps %7, %6, %0\n\tvfmadd213ps %7, %6, %1\n\t"                   \
+      "vfmadd213ps %7, %6, %2\n\tvfmadd213ps %7, %6, %3\n\t"                   \
+      "vfmadd213ps %7, %6, %4\n\tvfmadd213ps %7, %6, %5"                       \
+      : "+" any(a), "+" any(b), "+" any(c), "+" any(d), "+" any(e), "+" any(f) \
+      : any(x), any(y))
+
+// Two units of four or five cycles want eight to ten chains; twelve and the two constants fit 16 registers.
 __attribute__((target("avx2,fma"))) double multiply_add_avx2(std::int64_t rounds) {
   const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
-  __m256 a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x;
+  __m256 a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;
   for (std::int64_t r = 0; r < rounds; ++r) {
-    a = _mm256_fmadd_ps(a, x, y), b = _mm256_fmadd_ps(b, x, y), c = _mm256_fmadd_ps(c, x, y);
-    d = _mm256_fmadd_ps(d, x, y), e = _mm256_fmadd_ps(e, x, y), f = _mm256_fmadd_ps(f, x, y);
-    g = _mm256_fmadd_ps(g, x, y), h = _mm256_fmadd_ps(h, x, y), i = _mm256_fmadd_ps(i, x, y);
-    j = _mm256_fmadd_ps(j, x, y);
+    TESSERA_SIX_CHAINS("x", a, b, c, d, e, f);
+    TESSERA_SIX_CHAINS("x", g, h, i, j, k, l);
   }
-  a = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)), _mm256_add_ps(e, f));
-  a = _mm256_add_ps(_mm256_add_ps(a, _mm256_add_ps(g, h)), _mm256_add_ps(i, j));
-  float_sink = _mm256_cvtss_f32(a);
-  return static_cast<double>(rounds) * kAccumulators * 8 * 2;
+  return static_cast<double>(rounds) * 12 * 8 * 2;
 }
 
 __attribute__((target("avx2"))) std::uint64_t read_avx2(const unsigned char* data, std::size_t bytes,
@@ -71,52 +72,56 @@ __attribute__((target("avx2"))) std::uint64_t read_avx2(const unsigned char* dat
 
 __attribute__((target("avx512f"))) double multiply_add_avx512(std::int64_t rounds) {
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
-  __m512 a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x;
+  __m512 a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;
   for (std::int64_t r = 0; r < rounds; ++r) {
-    a = _mm512_fmadd_ps(a, x, y), b = _mm512_fmadd_ps(b, x, y), c = _mm512_fmadd_ps(c, x, y);
-    d = _mm512_fmadd_ps(d, x, y), e = _mm512_fmadd_ps(e, x, y), f = _mm512_fmadd_ps(f, x, y);
-    g = _mm512_fmadd_ps(g, x, y), h = _mm512_fmadd_ps(h, x, y), i = _mm512_fmadd_ps(i, x, y);
-    j = _mm512_fmadd_ps(j, x, y);
+    TESSERA_SIX_CHAINS("v", a, b, c, d, e, f);
+    TESSERA_SIX_CHAINS("v", g, h, i, j, k, l);
   }
-  a = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)), _mm512_add_ps(e, f));
-  a = _mm512_add_ps(_mm512_add_ps(a, _mm512_add_ps(g, h)), _mm512_add_ps(i, j));
-  float lanes[16];
-  _mm512_storeu_ps(lanes, a);
-  float_sink = lanes[0];
-  return static_cast<double>(rounds) * kAccumulators * 16 * 2;
+  return static_cast<double>(rounds) * 12 * 16 * 2;
 }
 
 #elif defined(__aarch64__)
 
+// x * y is added to each of the six.
+#define TESSERA_SIX_CHAINS(a, b, c, d, e, f)                     \
+  asm volatile(                                                  \
+      "fmla %0.4s, %6.4s, %7.4s\n\tfmla %1.4s, %6.4s, %7.4s\n\t" \
+      "fmla %2.4s, %6.4s, %7.4s\n\tfmla %3.4s, %6.4s, %7.4s\n\t" \
+      "fmla %4.4s, %6.4s, %7.4s\n\tfmla %5.4s, %6.4s, %7.4s"     \
+      : "+w"(a), "+w"(b), "+w"(c), "+w"(d), "+w"(e), "+w"(f)     \
+      : "w"(x), "w"(y))
+
+// Four units of four cycles want sixteen chains.
 double multiply_add_neon(std::int64_t rounds) {
   const float32x4_t x = vdupq_n_f32(0.999f), y = vdupq_n_f32(0.001f);
-  float32x4_t a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x;
-  // vfmaq(acc, m, n) adds m*n to acc, so the chain runs through the addend here.
+  float32x4_t a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;
+  float32x4_t m = x, n = x, o = x, p = x, q = x, s = x;
   for (std::int64_t r = 0; r < rounds; ++r) {
-    a = vfmaq_f32(a, x, y), b = vfmaq_f32(b, x, y), c = vfmaq_f32(c, x, y), d = vfmaq_f32(d, x, y);
-    e = vfmaq_f32(e, x, y), f = vfmaq_f32(f, x, y), g = vfmaq_f32(g, x, y), h = vfmaq_f32(h, x, y);
-    i = vfmaq_f32(i, x, y), j = vfmaq_f32(j, x, y);
+    TESSERA_SIX_CHAINS(a, b, c, d, e, f);
+    TESSERA_SIX_CHAINS(g, h, i, j, k, l);
+    TESSERA_SIX_CHAINS(m, n, o, p, q, s);
   }
-  a = vaddq_f32(vaddq_f32(vaddq_f32(a, b), vaddq_f32(c, d)), vaddq_f32(e, f));
-  a = vaddq_f32(vaddq_f32(a, vaddq_f32(g, h)), vaddq_f32(i, j));
-  float_sink = vgetq_lane_f32(a, 0);
-  return static_cast<double>(rounds) * kAccumulators * 4 * 2;
+  return static_cast<double>(rounds) * 18 * 4 * 2;
 }
 
 #endif
 
 // Four floats at a time, multiply then add: what any compiler makes of a machine it knows nothing about.
+// Without asm to write: each chain begins at a number that is read anew, and each end is stored.
 [[maybe_unused]] double multiply_add_plain(std::int64_t rounds) {
   using Vec = float __attribute__((vector_size(16)));
-  const Vec x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
-  Vec a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x;
+  static volatile float beginning = 0.999f;
+  const auto vec = [](float v) { return Vec{v, v, v, v}; };
+  const Vec x = vec(beginning), y = vec(0.001f);
+  Vec a = vec(beginning), b = vec(beginning), c = vec(beginning), d = vec(beginning), e = vec(beginning);
+  Vec f = vec(beginning), g = vec(beginning), h = vec(beginning), i = vec(beginning), j = vec(beginning);
   for (std::int64_t r = 0; r < rounds; ++r) {
     a = a * x + y, b = b * x + y, c = c * x + y, d = d * x + y, e = e * x + y;
     f = f * x + y, g = g * x + y, h = h * x + y, i = i * x + y, j = j * x + y;
   }
-  a += b + c + d + e + f + g + h + i + j;
-  float_sink = a[0];
-  return static_cast<double>(rounds) * kAccumulators * 4 * 2;
+  volatile Vec ends[] = {a, b, c, d, e, f, g, h, i, j};
+  (void)ends;
+  return static_cast<double>(rounds) * 10 * 4 * 2;
 }
 
 Probe choose() {

@@ -19,6 +19,7 @@
 #include "cli/profile_gates.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cli/values.hpp"
 #include "core/plan.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -294,7 +295,7 @@ void add_profile(CLI::App& app, int* exit_code) {
   options->cases.add_to(*verb);
   options->device.add_to(*verb,
                          "This kernel instead of the plan's choice; may be repeated; 'all' for every one");
-  verb->add_option("--ncu", options->ncu, "The program ncu, where it is not on the PATH")->type_name("FILE");
+  file_name(verb->add_option("--ncu", options->ncu, "The program ncu, where it is not on the PATH"));
   verb->add_flag("--json", options->json, "The result as JSON on stdout, with every counter");
   verb->add_flag("--target", options->target, "")->group("");  // what ncu is pointed at
   verb->footer(
@@ -309,7 +310,7 @@ Examples:
   tessera profile mission512 --kernel all --json
   tessera profile "b1 h8 q1024 k1024 d128 f16" --kernel registers --kernel pipelined
 
-Exit code: 0 within every limit, 1 beyond one or a counter not read, 2 bad command, 3 no GPU or no ncu here.)");
+Exit code 1: beyond a limit, or a counter was not read. `tessera --help` has all codes.)");
   verb->callback([options, exit_code] { *exit_code = profile(*options); });
 }
 

@@ -1,10 +1,14 @@
 // The program `tessera`: finds the verb, runs it, turns whatever it throws into a sentence and an exit code.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <tessera/tessera.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -23,7 +27,20 @@ constexpr const char* kExamples = R"(Examples:
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --check
 
 Every verb has --help with more examples, and --json for programs.
-Exit codes: 0 all well; 1 the answer is no; 2 the command or its input is wrong; 3 not on this machine.)";
+
+Exit codes:
+  0  all well
+  1  the answer is no: a check failed, a regression, an impossible target
+  2  the command or its input is wrong
+  3  not on this machine: no such device or kernel here, not enough memory
+  4  no answer: the result could not be written (disk full, pipe closed), or Tessera itself is at fault)";
+
+constexpr const char* kStdoutFailed = "stdout could not be written";
+
+// stderr may be full or closed too, and there is nobody left to tell.
+void complain(const std::string& sentence) {
+  (void)!std::fputs(fmt::format("tessera: {}\n", sentence).c_str(), stderr);
+}
 
 std::vector<std::string> verb_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -31,17 +48,46 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
+std::string did_you_mean(const std::string& typed, const std::vector<std::string>& known) {
+  const std::string near = nearest(typed, known);
+  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
+}
+
 // CLI11 would call a mistyped verb an unexpected argument.
 bool unknown_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return false;
   const auto names = verb_names(app);
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return false;
-  const std::string near = nearest(argv[1], names);
-  fmt::print(stderr, "tessera: there is no verb '{}'{}; verbs:", argv[1],
-             near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near));
-  for (const std::string& name : names) fmt::print(stderr, " {}", name);
-  fmt::print(stderr, "\nTry `tessera --help`.\n");
+  std::string verbs;
+  for (const std::string& name : names) verbs += " " + name;
+  complain(fmt::format("there is no verb '{}'{}; verbs:{}\nTry `tessera --help`.", argv[1],
+                       did_you_mean(argv[1], names), verbs));
   return true;
+}
+
+// What CLI11 could not parse, in our words. A mistyped option comes first: CLI11 would rather say that the
+// one which was meant is missing.
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const CLI::App& at = chosen.empty() ? app : *chosen.front();
+  const std::string name = chosen.empty() ? "tessera" : at.get_name();
+  std::vector<std::string> options;
+  for (const CLI::Option* option : at.get_options())
+    for (const std::string& each : option->get_lnames()) options.push_back("--" + each);
+  for (const std::string& extra : at.remaining()) {
+    if (extra.size() < 2 || extra[0] != '-') continue;
+    const std::string typed = extra.substr(0, extra.find('='));
+    return fmt::format("{} has no option '{}'{}", name, typed, did_you_mean(typed, options));
+  }
+  const auto* too_many = dynamic_cast<const CLI::ExtrasError*>(&error);
+  if (too_many != nullptr && !at.remaining().empty())
+    return fmt::format("{} takes no argument '{}'", name, at.remaining().front());
+  if (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    return fmt::format("a verb is required; verbs: {}", CLI::detail::join(verb_names(app), " "));
+  const std::string text = error.what(), option = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option.size() < text.size())
+    return text.ends_with("missing") ? option + " needs a value" : option + " is given more than once";
+  return text;
 }
 
 int run_verb(int argc, char** argv) {
@@ -62,33 +108,58 @@ int run_verb(int argc, char** argv) {
 
   if (unknown_verb(app, argc, argv)) return kExitUsage;
   if (argc < 2) {
-    fmt::print(stderr, "{}", app.help());
+    (void)!std::fputs(app.help().c_str(), stderr);
     return kExitUsage;
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& wish) {
+    return app.exit(wish);  // prints help or version
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;  // prints help, version or what is wrong
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    complain(fmt::format("{}\nTry `tessera {}--help`.", what_is_wrong(app, error),
+                         chosen.empty() ? "" : chosen.front()->get_name() + " "));
+    return kExitUsage;
   }
   return exit_code;
+}
+
+int run_and_explain(int argc, char** argv) {
+  try {
+    remember_command_line(argc, argv);
+    return run_verb(argc, argv);
+  } catch (const Stop& stop) {
+    complain(stop.what());
+    return stop.exit_code();
+  } catch (const std::bad_alloc&) {
+    complain("not enough memory");
+    return kExitUnavailable;
+  } catch (const std::exception& error) {
+    complain(std::ferror(stdout) == 0 ? error.what() : fmt::format("{}: {}", kStdoutFailed, error.what()));
+    return kExitNoAnswer;
+  }
+}
+
+// If we are started without stdin, stdout or stderr, a file of ours would get the number, and what is printed
+// would go into it. Held by /dev/null the wrong way round: using it fails, as it should.
+void occupy_standard_files() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    const int opened = open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != descriptor) close(opened);
+  }
 }
 
 }  // namespace
 
 int program(int argc, char** argv) {
-  try {
-    remember_command_line(argc, argv);
-    return run_verb(argc, argv);
-  } catch (const Stop& stop) {
-    fmt::print(stderr, "tessera: {}\n", stop.what());
-    return stop.exit_code();
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tessera: not enough memory\n");
-    return kExitUnavailable;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "tessera: {}\n", error.what());
-    return kExitFailed;
-  }
+  occupy_standard_files();
+  const int exit_code = run_and_explain(argc, argv);
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written || exit_code == kExitNoAnswer) return exit_code;  // or it has been said already
+  complain(errno == 0 ? kStdoutFailed : fmt::format("{}: {}", kStdoutFailed, std::strerror(errno)));
+  return kExitNoAnswer;
 }
 
 }  // namespace tessera::cli

@@ -10,6 +10,7 @@
 #include "cli/probe.hpp"
 #include "cli/select.hpp"
 #include "cli/term.hpp"
+#include "cli/values.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -37,7 +38,7 @@ void print_list(bool as_json) {
                {"f8", Table::Side::right},
                {"f32", Table::Side::right},
                {"GB/s", Table::Side::right},
-               {"L2 MB", Table::Side::right}});
+               {"L2", Table::Side::right}});
   for (const Gpu& g : gpus()) {
     json.push_back({{"name", g.name},
                     {"arch", g.arch},
@@ -55,7 +56,7 @@ void print_list(bool as_json) {
                rate(g.f32_tflops), grouped(g.memory_gbps), fmt::format("{:g}", g.l2_mb)});
   }
   if (as_json) return print_json({{"gpus", json}});
-  fmt::print("{}\n  Dense TFLOP/s with f32 accumulation; f32 is ordinary arithmetic, not TF32.\n",
+  fmt::print("{}\n  Dense TFLOP/s with f32 accumulation; f32 is ordinary arithmetic, not TF32. L2 in MB.\n",
              table.text());
 }
 
@@ -106,6 +107,8 @@ std::string two_digits(double factor) {
 // The answer to --target, with the arithmetic behind it.
 std::string target_text(const cases::Case& c, const Floor& floor, const Gpu* gpu, double target_us) {
   const double factor = floor.us / target_us;
+  if (factor == 0)
+    return paint(Ink::green, fmt::format("{:g} µs is possible", target_us)) + ": there is no work";
   if (factor <= 1)
     return fmt::format("{}: {:.2f} × the floor of {}",
                        paint(Ink::green, fmt::format("{:g} µs is possible", target_us)), 1 / factor,
@@ -205,9 +208,9 @@ void add_roofline(CLI::App& app, int* exit_code) {
   verb->add_option("--gpu", options->gpu, "A GPU from the table, e.g. L4")->type_name("NAME");
   verb->add_flag("--measure", options->measure, "Measure this CPU: multiply-add rate and read bandwidth");
   verb->add_flag("--list", options->list, "The table of GPUs");
-  verb->add_option("--target", options->target_us, "Is this time, in µs, possible at all?")
-      ->type_name("US")
-      ->check(CLI::PositiveNumber);
+  real_number(verb->add_option("--target", options->target_us, "Is this time, in µs, possible at all?"), 1e-6,
+              1e12)
+      ->type_name("US");
   verb->add_option("--threads", options->threads, "CPU threads for --measure; 0 means all cores")
       ->type_name("N")
       ->check(CLI::Range(0, TESSERA_MAX_THREADS));
@@ -223,7 +226,7 @@ Examples:
   tessera roofline --gpu "RTX 4090" "b1 h32/8 q8192 k8192 d128 bf16 causal=bottom-right"
   tessera roofline --measure cpu_prefill_2k
 
-Exit code: 0; 1 if --target is impossible; 2 bad command or unknown GPU.)");
+Exit code 1: --target is impossible, or the GPU has no such arithmetic. `tessera --help` has all codes.)");
   verb->callback([options, exit_code] { *exit_code = roofline(*options); });
 }
 

@@ -6,9 +6,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 
 #include "cases/fill.hpp"
 #include "cli/common.hpp"
+#include "cli/values.hpp"
 #include "core/plan.hpp"
 
 namespace tessera::cli {
@@ -74,9 +76,15 @@ void DeviceFlags::add_to(CLI::App& verb, const std::string& kernel_help) {
       ->type_name("N")
       ->check(CLI::Range(0, TESSERA_MAX_THREADS))
       ->capture_default_str();
-  verb.add_option("--gpu", gpu, "Which GPU, with --device cuda")
+  whole_number(verb.add_option("--gpu", gpu, "Which GPU, with --device cuda"), 0, 1023)
       ->type_name("N")
-      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
+}
+
+void add_seed(CLI::App& verb, std::uint64_t* seed) {
+  whole_number(verb.add_option("--seed", *seed, "Seed of the inputs"), 0,
+               std::numeric_limits<std::uint64_t>::max())
+      ->type_name("N")
       ->capture_default_str();
 }
 

@@ -34,6 +34,9 @@ struct DeviceFlags {
   [[nodiscard]] tessera_device resolve() const;
 };
 
+// --seed, for verbs that draw inputs.
+void add_seed(CLI::App& verb, std::uint64_t* seed);
+
 // One kernel of the table and whether it runs here.
 struct Candidate {
   const core::Kernel* kernel = nullptr;

@@ -8,12 +8,12 @@ class App;
 
 namespace tessera::cli {
 
-// 0 all well; 1 the answer is no (a check failed, a regression, an impossible target);
-// 2 the command or its input is wrong; 3 this machine cannot do it.
+// What each means is in one table, at the end of `tessera --help` (program.cpp).
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitUnavailable = 3;
+inline constexpr int kExitNoAnswer = 4;
 
 void add_verify(CLI::App& app, int* exit_code);
 void add_bench(CLI::App& app, int* exit_code);

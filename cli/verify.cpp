@@ -250,7 +250,7 @@ void add_verify(CLI::App& app, int* exit_code) {
   verb->add_option("--input", options->inputs,
                    "Only this kind of input (normal, large, dominant, ...); may be repeated")
       ->type_name("KIND");
-  verb->add_option("--seed", options->seed, "Seed of the inputs")->type_name("N")->capture_default_str();
+  add_seed(*verb, &options->seed);
   verb->add_flag("--quick", options->quick, "Two kinds of input, smaller cases: seconds instead of minutes");
   verb->add_flag("--full", options->full,
                  "Never cut a large case down; where it is very large, rows drawn by the seed are judged");
@@ -269,7 +269,7 @@ Examples:
   tessera verify canon_1 --full --kernel cpu_avx2
   tessera verify --device cuda                             everything, on the first GPU
 
-Exit code: 0 all passed, 1 something failed, 2 bad command, 3 no such device here.)");
+Exit code 1: something failed. `tessera --help` has all codes.)");
   verb->callback([options, exit_code] { *exit_code = verify(*options); });
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "cli/probe.hpp"
 #include "simd.hpp"
 
 #if defined(TESSERA_PEER_OPENBLAS)
@@ -21,8 +22,8 @@ namespace tessera::peers {
 namespace {
 
 constexpr std::int64_t kSgemmSize = 2048;
-constexpr std::int64_t kReadFloats = std::int64_t{1} << 27;  // 512 MiB, sixteen times a large L3 slice
-constexpr std::int64_t kFmaIterations = 4'000'000;
+constexpr std::size_t kReadBytes = std::size_t{1} << 29;  // 512 MiB, sixteen times a large L3 slice
+constexpr std::int64_t kFmaRounds = 4'000'000;
 
 #if defined(TESSERA_PEER_OPENBLAS)
 void square_sgemm(const float* a, const float* b, float* c) {
@@ -62,12 +63,7 @@ double fma_gflops(int threads, const Effort& effort) {
                 [&flops, threads] {
                   double total = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
-                  {
-                    float sink = 1.0f;
-                    total += simd::fma_chain(kFmaIterations, &sink);
-                    volatile float keep = sink;  // the chain must not be optimised away
-                    (void)keep;
-                  }
+                  total += cli::probe().multiply_add(kFmaRounds);
                   flops = total;
                 }};
   const double time_s = time_in_rounds({&way}, effort)[0].p50_s();
@@ -117,22 +113,25 @@ std::optional<Limit> sgemm_limit(int threads) {
 }
 
 Limit read_limit(int threads, int streams, Pages pages) {
-  auto data = std::make_shared<Buffer>(filled(kReadFloats, pages, threads));
+  auto data = std::make_shared<Buffer>(filled(kReadBytes / sizeof(float), pages, threads));
   Limit limit;
   limit.name = "read";
-  limit.work = static_cast<double>(kReadFloats) * sizeof(float);
+  limit.work = static_cast<double>(kReadBytes);
   limit.way = {"", [threads] { omp_set_num_threads(threads); },
                [data, threads, streams] {
-                 float sum = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
+                 std::uint64_t mix = 0;
+#pragma omp parallel num_threads(threads) reduction(^ : mix)
                  {
-                   // Parts of whole 4 KiB pages; what a division leaves over is not worth a branch.
-                   const std::int64_t part = kReadFloats / omp_get_num_threads() / 1024 * 1024;
-                   const float* mine = data->floats() + omp_get_thread_num() * part;
-                   sum +=
-                       streams == 4 ? simd::read_four_streams(mine, part) : simd::read_one_stream(mine, part);
+                   // Parts of whole 4 KiB pages for each stream; what a division leaves over is not worth a
+                   // branch.
+                   const std::size_t unit = std::size_t{4096} * static_cast<std::size_t>(streams);
+                   const std::size_t part =
+                       kReadBytes / static_cast<std::size_t>(omp_get_num_threads()) / unit * unit;
+                   const auto* mine = static_cast<const unsigned char*>(data->data()) +
+                                      static_cast<std::size_t>(omp_get_thread_num()) * part;
+                   mix ^= cli::probe().read(mine, part, streams);
                  }
-                 volatile float keep = sum;
+                 volatile std::uint64_t keep = mix;
                  (void)keep;
                }};
   return limit;

@@ -336,9 +336,16 @@ TEST_F(Attend, RefusalsSayWhyAndLeaveNothing) {
       {good + "--output o.npy --window 3,1", 2, "--window needs --align"},
       {good + "--output o.npy --window 3 --causal top-left", 2, "LEFT,RIGHT"},
       {good + "--output o.npy --window=-2,1 --align top-left", 2, "LEFT,RIGHT"},
+      {good + "--output o.npy --window=-1,0 --align top-left", 2, "--window is '-1,0'; accepted: LEFT,RIGHT"},
+      {good + "--output o.npy --window=0,-1 --align top-left", 2, "--window is '0,-1'"},
+      {good + "--output o.npy --window 1,2x --align top-left", 2, "--window is '1,2x'"},
+      {good + "--output o.npy --window 99999999999999999999,0 --align top-left", 2, "LEFT,RIGHT"},
+      {good + "--output o.npy --lse ''", 2, "'' is no file name"},
       {good + "--output o.npy --causal top-left --align bottom-right", 2, "contradict"},
       {good + "--output o.npy --causal sideways", 2, "sideways"},
       {good + "--output o.npy --scale nan", 2, "--scale is 'nan'"},
+      {good + "--output o.npy --scale 1e39", 2, "--scale is '1e39'"},
+      {good + "--output o.npy --softcap inf", 2, "--softcap is 'inf'"},
       {good + "--output o.npy --softcap=-1", 2, "softcap is -1"},
       {good + "--output o.npy --mask q.npy", 2, "mask.tensor.shape"},
       {good + "--output o.npy --kernel nonsense", 2, "'nonsense' is unknown"},
@@ -350,6 +357,26 @@ TEST_F(Attend, RefusalsSayWhyAndLeaveNothing) {
     EXPECT_NE(ran.text.find(refusal.says), std::string::npos) << refusal.arguments << "\n" << ran.text;
     EXPECT_EQ(file_count(), before) << refusal.arguments;
   }
+}
+
+// A file size limit of nothing stands for a full disk.
+TEST_F(Attend, AFullDiskIsNotAFailedCheck) {
+  const std::size_t before = file_count();
+  const Ran ran = run("--query q.npy --key k.npy --value v.npy --output o.npy --lse lse.npy --check",
+                      "/bin/sh' -c 'ulimit -f 0; exec \"$0\" \"$@\"' '" TESSERA_BINARY);
+  EXPECT_EQ(ran.exit_code, 4) << ran.text;
+  EXPECT_NE(ran.text.find("cannot write o.npy: File too large"), std::string::npos) << ran.text;
+  EXPECT_EQ(file_count(), before);
+}
+
+TEST_F(Attend, ANameOfAnyBytesIsReportedInJson) {
+  fs::copy(folder_ / "q.npy", folder_ / "q\377.npy");
+  const Ran ran = run("--query q\377.npy --key k.npy --value v.npy --output o\377.npy --json");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  const auto json = nlohmann::json::parse(ran.text, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << ran.text;
+  EXPECT_EQ(json["query"]["source"], "q\uFFFD.npy");
+  EXPECT_TRUE(fs::exists(folder_ / "o\377.npy"));
 }
 
 TEST_F(Attend, AWrongResultIsNotWritten) {

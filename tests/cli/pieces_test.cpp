@@ -37,6 +37,20 @@ TEST(Terminal, TablesAlign) {
   EXPECT_EQ(table.text(), "  name      µs\n  a          1\n  longer   100\n");
 }
 
+TEST(Terminal, NarrowTablesFoldWordsThenLeaveSpareColumnsOut) {
+  Table table({{"name"}, {"µs", Table::Side::right}, {"p90", Table::Side::right, true}, {"in words"}});
+  table.add({"a", "1", "2", "one two three"});
+  EXPECT_EQ(table.text(100), "  name   µs   p90   in words\n  a       1     2   one two three\n");
+  EXPECT_EQ(table.text(33), table.text(100)) << "it is just as wide as that";
+  EXPECT_EQ(table.text(32),
+            "  name   µs   in words\n  a       1   one two three\n  Too narrow a terminal for: p90\n");
+  EXPECT_EQ(table.text(24),
+            "  name   µs   in words\n  a       1   one two\n              three\n  Too narrow a terminal\n"
+            "  for: p90\n");
+  for (const char* word : {"one", "two", "three"})
+    EXPECT_NE(table.text(1).find(word), std::string::npos) << "words stay whole, however narrow it is";
+}
+
 TEST(Terminal, BarsAreInProportion) {
   const std::string chart = bar_chart({{"a", 1, "x", Ink::plain}, {"b", 2, "y", Ink::plain}}, 4);
   EXPECT_EQ(chart, "  a  x  ██\n  b  y  ████\n");

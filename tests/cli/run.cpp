@@ -34,7 +34,10 @@ ScratchFile::ScratchFile(const std::string& name)
           fmt::format("{}/tessera_{}_{}", std::filesystem::temp_directory_path().string(), getpid(), name)) {
   std::filesystem::remove(path_);
 }
-ScratchFile::~ScratchFile() { std::filesystem::remove(path_); }
+ScratchFile::~ScratchFile() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 nlohmann::json ScratchFile::json() const { return nlohmann::json::parse(read_file(path_), nullptr, false); }
 void ScratchFile::write(const std::string& text) const { std::ofstream(path_) << text; }
 
@@ -53,9 +56,12 @@ Outcome run_faulty(const std::string& arguments) {
   return run_shell(fmt::format("'{}' {}", TESSERA_FAULTY, arguments));
 }
 
-Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color) {
+Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color, int columns) {
   int terminal = -1;
-  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = static_cast<unsigned short>(columns);
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   Outcome outcome;
   if (child < 0) {
     outcome.code = kNoTerminal;
@@ -64,6 +70,7 @@ Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* n
   }
   if (child == 0) {
     setenv("TERM", "xterm", 1);
+    unsetenv("COLUMNS");
     if (no_color != nullptr)
       setenv("NO_COLOR", no_color, 1);
     else

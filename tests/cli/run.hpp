@@ -26,7 +26,7 @@ Outcome run_shell(const std::string& command);
 // The same with stdout and stderr on a terminal of its own. Where there is none to be had the code is
 // kNoTerminal.
 constexpr int kNoTerminal = -1;
-Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color);
+Outcome run_on_terminal(const std::vector<std::string>& arguments, const char* no_color, int columns = 0);
 
 bool has_escape_codes(const std::string& text);
 
