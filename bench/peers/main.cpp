@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <random>
 #include <thread>
 
+#include "cli/values.hpp"
 #include "commit.hpp"
 #include "report.hpp"
 
@@ -34,7 +36,9 @@ void add_options(CLI::App& app, Options* o) {
       ->check(CLI::IsMember({"machine", "shapes", "causal", "sweep"}));
   app.add_option("--rounds", o->rounds, "Interleaved rounds for each row (default: 11; 3 with --quick)")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--seed", o->seed, "Seed of the inputs (default: a new one each run, printed)");
+  tessera::cli::whole_number(
+      app.add_option("--seed", o->seed, "Seed of the inputs (default: a new one each run, printed)"), 0,
+      std::numeric_limits<std::uint64_t>::max());
   app.add_flag("--quick", o->quick, "Fewer rounds and a shorter sweep: a look, not a result");
   app.add_flag("--huge-pages", o->huge_pages, "Put the tensors on huge pages (default: ordinary pages)");
   app.add_flag("--strict", o->strict, "Exit with 1 if a goal is missed");
@@ -105,8 +109,11 @@ int main(int argc, char** argv) {
   add_options(app, &o);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& wish) {
+    return app.exit(wish);  // prints help
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    fmt::print(stderr, "tessera_peers: {}\nTry `tessera_peers --help`.\n", e.what());
+    return 2;
   }
   resolve(&o);
   omp_set_dynamic(0);
