@@ -62,12 +62,12 @@ std::string find_missing() {
 }
 
 // Two products at a time are a gain where the instruction is issued as often as a multiply-add of floats, as
-// by AMD's CPUs. Intel's issue it half as often: the same rate, with weights rounded for nothing.
+// by AMD's CPUs. On Intel's it is slower than multiply-adds of floats: see docs/cpu.md.
 std::string find_better() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool intel = __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
                      edx == signature_INTEL_edx && ecx == signature_INTEL_ecx;
-  return intel ? "Intel's CPUs do two bf16 products no faster than two multiply-adds of floats" : "";
+  return intel ? "Intel's CPUs do two bf16 products slower than two multiply-adds of floats" : "";
 }
 
 // Both asked once: in a virtual machine every cpuid instruction is a trip to the host.
