@@ -84,7 +84,8 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
     return fmt::format("{} takes no argument '{}'", name, at.remaining().front());
   if (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
     return fmt::format("a verb is required; verbs: {}", CLI::detail::join(verb_names(app), " "));
-  const std::string text = error.what(), option = text.substr(0, text.find(':'));
+  std::string text = error.what();
+  const std::string option = text.substr(0, text.find(':'));
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option.size() < text.size())
     return text.ends_with("missing") ? option + " needs a value" : option + " is given more than once";
   return text;
