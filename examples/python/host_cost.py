@@ -39,6 +39,7 @@ try:
     rows["tessera.attend, PyTorch"] = lambda: tessera.attend(t, t, t)
     rows["tessera.attend, PyTorch, out="] = lambda: tessera.attend(t, t, t, out=t_out)
     rows["tessera.torch.sdpa"] = lambda: tessera.torch.sdpa(t, t, t)
+    rows["the operator tessera::sdpa"] = lambda: torch.ops.tessera.sdpa.default(t, t, t, None, False, None)
     rows["the operator tessera::attend"] = lambda: tessera.torch.attend(t, t, t)
     rows["F.scaled_dot_product_attention"] = lambda: F.scaled_dot_product_attention(t, t, t)
     rows["torch.add, for scale"] = lambda: torch.add(t, t)

@@ -355,4 +355,18 @@ bool View::dense_rows() const {
   return true;
 }
 
+std::array<int, 3> View::memory_order() const {
+  std::array<int, 3> order{0, 1, 2};
+  int ordered[3], count = 0;
+  for (const int d : order) {
+    if (tensor_.shape[d] > 1 && tensor_.strides[d] > 0) ordered[count++] = d;
+  }
+  int slots[3];
+  std::copy(ordered, ordered + count, slots);
+  std::stable_sort(ordered, ordered + count,
+                   [&](int a, int b) { return tensor_.strides[a] > tensor_.strides[b]; });
+  for (int i = 0; i < count; ++i) order[slots[i]] = ordered[i];
+  return order;
+}
+
 }  // namespace tessera::python

@@ -4,6 +4,7 @@
 
 #include <tessera/tessera.h>
 
+#include <array>
 #include <cstdint>
 
 #include "families.hpp"
@@ -33,6 +34,9 @@ class View {
   void collapse_last(std::int64_t full_size);
   // True if writing this order of strides again gives a dense tensor whose last dimension is innermost.
   [[nodiscard]] bool dense_rows() const;
+  // The first three dimensions, outermost in memory first. Those of size 1 or stride 0 say nothing about
+  // an order and stay where they are. tessera/_torch_ops.py has the same rule for tensors without memory.
+  [[nodiscard]] std::array<int, 3> memory_order() const;
 
  private:
   bool read_exchange(PyObject* object, const dlpack::Exchange& exchange);

@@ -50,18 +50,27 @@ bool read_side(PyObject* value, std::int64_t* side) {
     *side = TESSERA_UNBOUNDED;
     return true;
   }
-  *side = PyLong_AsLongLong(value);
-  if (*side == -1 && PyErr_Occurred() != nullptr) return false;
+  // True is an int to Python, and a mistake here.
+  *side = PyBool_Check(value) != 0 ? -1 : PyLong_AsLongLong(value);
   if (*side >= 0) return true;
   PyErr_Format(PyExc_ValueError,
-               "window has a side of %lld keys; 0 or more, or None for no limit, is accepted",
-               static_cast<long long>(*side));
+               "window has a side of %S keys; a whole number, 0 or more, or None for no limit, is accepted",
+               value);
   return false;
+}
+
+// Whole numbers of any kind, those of NumPy included; an array with a length is a sequence of them.
+bool is_number(PyObject* value) {
+  if (PyLong_Check(value) != 0) return true;
+  if (PyIndex_Check(value) == 0) return false;
+  const bool has_length = PySequence_Size(value) >= 0;
+  if (!has_length) PyErr_Clear();
+  return !has_length;
 }
 
 // (left, right) or (left, right, alignment); a plain number is the left side.
 bool read_window(PyObject* window, tessera_mask* mask, bool* right_given, tessera_align* align) {
-  if (PyLong_Check(window) != 0) {
+  if (is_number(window)) {
     *right_given = false;
     return read_side(window, &mask->left);
   }
@@ -231,8 +240,10 @@ bool Call::make_results(const Arguments& a, const Family& family) {
   if (PyObject* out = a[Arguments::out]; out != nullptr) {
     output_object_ = Ref::borrow(out);
   } else if (sized) {
-    const bool keep_order = shape[3] == q.shape[3] && q_.dense_rows();
-    output_object_ = allocate(family, a[Arguments::q], 4, shape, 0, keep_order);
+    const bool can_imitate = family.module != nullptr && family.framework != Framework::jax;
+    output_object_ = can_imitate && shape[3] == q.shape[3] && q_.dense_rows()
+                         ? allocate_like(family, a[Arguments::q])
+                         : allocate_output(family, a[Arguments::q], shape, q_.memory_order());
     if (!output_object_) return false;
   }
   if (output_object_) {
@@ -248,7 +259,7 @@ bool Call::make_results(const Arguments& a, const Family& family) {
   const int with_lse = return_lse != nullptr ? PyObject_IsTrue(return_lse) : 0;
   if (with_lse < 0) return false;
   if (with_lse == 0 || !sized) return true;
-  lse_object_ = allocate(family, a[Arguments::q], 3, shape, TESSERA_F32, false);
+  lse_object_ = allocate_lse(family, a[Arguments::q], shape);
   if (!lse_object_ || !lse_.read_writable(lse_object_.get(), "lse", device_.stream)) return false;
   problem_.lse = lse_.tensor();
   return true;

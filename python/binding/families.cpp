@@ -49,8 +49,7 @@ bool is_plain_tensor_type(PyObject* type, PyObject* torch) {
 
 const dlpack::Exchange* exchange_of(const Family& family) {
   if (family.framework == Framework::numpy || family.framework == Framework::jax) return nullptr;
-  if (family.framework == Framework::torch && !is_plain_tensor_type(family.type, family.module))
-    return nullptr;
+  if (!family.plain) return nullptr;
   const Ref capsule(PyObject_GetAttrString(family.type, "__dlpack_c_exchange_api__"));
   if (!capsule || PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api") == 0) {
     PyErr_Clear();
@@ -103,6 +102,26 @@ Ref namespace_of(const Family& family, PyObject* like) {
   return Ref();
 }
 
+// A new dense array of the same kind and on the same device as `like`, from like's module.
+Ref allocate(const Family& family, PyObject* space, PyObject* like, int rank, const std::int64_t* shape,
+             PyObject* dtype) {
+  // NumPy has but one device, and CuPy allocates on the current one, which is where its arrays are used.
+  const bool names_device = family.framework == Framework::torch || family.framework == Framework::other;
+  const Ref device(names_device ? PyObject_GetAttrString(like, "device") : nullptr);
+  if (names_device && !device) return Ref();
+  return call_empty(space, shape_tuple(rank, shape), dtype, device.get());
+}
+
+// PyTorch keeps the level of forward-mode differentiation in a Python variable; -1 is outside of any.
+bool in_forward_mode() {
+  static PyObject* const level_name = interned("_current_level");
+  static PyObject* const forward_ad = imported("torch.autograd.forward_ad");
+  const Ref level(forward_ad != nullptr ? PyObject_GetAttr(forward_ad, level_name) : nullptr);
+  const long number = level ? PyLong_AsLong(level.get()) : -1;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();  // a version without it
+  return number >= 0;
+}
+
 }  // namespace
 
 Family family_of(PyObject* object) {
@@ -115,6 +134,7 @@ Family family_of(PyObject* object) {
   found.framework = classify(object, &found.module);
   Py_INCREF(found.type);
   Py_XINCREF(found.module);
+  found.plain = found.framework != Framework::torch || is_plain_tensor_type(type, found.module);
   found.exchange = exchange_of(found);
   Family& slot = g_families[g_next++ % kRemembered];
   const Family old = std::exchange(slot, found);
@@ -123,24 +143,35 @@ Family family_of(PyObject* object) {
   return found;
 }
 
-Ref allocate(const Family& family, PyObject* like, int rank, const std::int64_t* shape, tessera_dtype dtype,
-             bool keep_order) {
-  if (keep_order && dtype == 0 && family.module != nullptr && family.framework != Framework::jax) {
-    static PyObject* const name = interned("empty_like");
-    const Ref empty_like(PyObject_GetAttr(family.module, name));
-    if (!empty_like) return Ref();
-    return Ref(PyObject_CallFunctionObjArgs(empty_like.get(), like, nullptr));
-  }
+Ref allocate_like(const Family& family, PyObject* like) {
+  static PyObject* const name = interned("empty_like");
+  const Ref empty_like(PyObject_GetAttr(family.module, name));
+  if (!empty_like) return Ref();
+  return Ref(PyObject_CallFunctionObjArgs(empty_like.get(), like, nullptr));
+}
+
+Ref allocate_output(const Family& family, PyObject* like, const std::int64_t* shape,
+                    const std::array<int, 3>& order) {
   const Ref space = namespace_of(family, like);
-  if (!space) return Ref();
-  const Ref type(dtype == 0 ? PyObject_GetAttrString(like, "dtype")
-                            : PyObject_GetAttrString(space.get(), "float32"));
-  if (!type) return Ref();
-  // NumPy has but one device, and CuPy allocates on the current one, which is where its arrays are used.
-  const bool names_device = family.framework == Framework::torch || family.framework == Framework::other;
-  const Ref device(names_device ? PyObject_GetAttrString(like, "device") : nullptr);
-  if (names_device && !device) return Ref();
-  return call_empty(space.get(), shape_tuple(rank, shape), type.get(), device.get());
+  const Ref dtype(space ? PyObject_GetAttrString(like, "dtype") : nullptr);
+  if (!dtype) return Ref();
+  // An array of another framework is only known to have empty().
+  const bool permutes = family.framework != Framework::other && family.framework != Framework::jax;
+  if (!permutes || order == std::array{0, 1, 2})
+    return allocate(family, space.get(), like, 4, shape, dtype.get());
+  const std::int64_t permuted[4] = {shape[order[0]], shape[order[1]], shape[order[2]], shape[3]};
+  const Ref dense = allocate(family, space.get(), like, 4, permuted, dtype.get());
+  int axes[3] = {};
+  for (int i = 0; i < 3; ++i) axes[order[i]] = i;
+  const char* transpose = family.framework == Framework::torch ? "permute" : "transpose";
+  return Ref(dense ? PyObject_CallMethod(dense.get(), transpose, "iiii", axes[0], axes[1], axes[2], 3)
+                   : nullptr);
+}
+
+Ref allocate_lse(const Family& family, PyObject* like, const std::int64_t* shape) {
+  const Ref space = namespace_of(family, like);
+  const Ref float32(space ? PyObject_GetAttrString(space.get(), "float32") : nullptr);
+  return float32 ? allocate(family, space.get(), like, 3, shape, float32.get()) : Ref();
 }
 
 bool current_stream(const Family& family, Device device, void** stream) {
@@ -165,9 +196,13 @@ bool current_stream(const Family& family, Device device, void** stream) {
   return *stream != nullptr || PyErr_Occurred() == nullptr;
 }
 
-bool wants_gradient(const Family& family, PyObject* const* tensors, int count, bool* wanted) {
+bool wants_derivative(const Family& family, PyObject* const* tensors, int count, bool* wanted) {
   *wanted = false;
   if (family.framework != Framework::torch) return true;
+  if (in_forward_mode()) {
+    *wanted = true;
+    return true;
+  }
   static PyObject* const requires_grad = interned("requires_grad");
   static PyObject* const is_grad_enabled = interned("is_grad_enabled");
   bool any = false;
@@ -182,6 +217,24 @@ bool wants_gradient(const Family& family, PyObject* const* tensors, int count, b
   if (!enabled) return false;
   *wanted = enabled.get() == Py_True;
   return true;
+}
+
+bool note_write(const Family& family, PyObject* tensor) {
+  if (family.framework != Framework::torch) return true;
+  // Inference tensors have no version, and autograd never saves them.
+  static PyObject* const is_inference = interned("is_inference");
+  const Ref inference(PyObject_CallMethodObjArgs(tensor, is_inference, nullptr));
+  if (!inference) return false;
+  if (inference.get() == Py_True) return true;
+  static PyObject* increment = nullptr;  // looked up once, kept for ever
+  if (increment == nullptr) {
+    const Ref autograd(PyObject_GetAttrString(family.module, "autograd"));
+    const Ref graph(autograd ? PyObject_GetAttrString(autograd.get(), "graph") : nullptr);
+    increment = graph ? PyObject_GetAttrString(graph.get(), "increment_version") : nullptr;
+    if (increment == nullptr) return false;
+  }
+  const Ref done(PyObject_CallFunctionObjArgs(increment, tensor, nullptr));
+  return static_cast<bool>(done);
 }
 
 }  // namespace tessera::python

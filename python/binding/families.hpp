@@ -5,6 +5,7 @@
 
 #include <tessera/tessera.h>
 
+#include <array>
 #include <cstdint>
 
 #include "dlpack.hpp"
@@ -25,21 +26,33 @@ struct Family {
   PyObject* type = nullptr;
   Framework framework = Framework::other;
   PyObject* module = nullptr;                  // numpy, torch, jax or cupy; null for other
+  bool plain = true;                           // false: a tensor of PyTorch with rules of its own
   const dlpack::Exchange* exchange = nullptr;  // only where the type offers it and is the exact one
 };
 
 // The family of an object's type; remembered per type.
 Family family_of(PyObject* object);
 
-// A new array of the same kind and on the same device as `like`. dtype 0 means that of `like`, else
-// TESSERA_F32. `keep_order` asks for like's memory order, for which the shape must be like's.
-Ref allocate(const Family& family, PyObject* like, int rank, const std::int64_t* shape, tessera_dtype dtype,
-             bool keep_order);
+// A new array of the same kind, device, dtype, shape and memory order as `like`.
+Ref allocate_like(const Family& family, PyObject* like);
+
+// The output [b, h, q, d]: of the same kind, device and dtype as `like`, its first three dimensions in this
+// order in memory, outermost first.
+Ref allocate_output(const Family& family, PyObject* like, const std::int64_t* shape,
+                    const std::array<int, 3>& order);
+
+// The float32 array [b, h, q], dense, of the same kind and on the same device as `like`.
+Ref allocate_lse(const Family& family, PyObject* like, const std::int64_t* shape);
 
 // The stream that the framework is working on now; null for a CPU.
 bool current_stream(const Family& family, Device device, void** stream);
 
-// True if autograd would record an operation on these tensors of PyTorch.
-bool wants_gradient(const Family& family, PyObject* const* tensors, int count, bool* wanted);
+// True if autograd would record an operation on these tensors of PyTorch, or may have to push tangents
+// through it (inside a forward-mode level).
+bool wants_derivative(const Family& family, PyObject* const* tensors, int count, bool* wanted);
+
+// Tells autograd that a tensor of PyTorch was written to, so that it finds out when a backward pass would
+// read what was there before.
+bool note_write(const Family& family, PyObject* tensor);
 
 }  // namespace tessera::python

@@ -12,6 +12,7 @@ namespace tessera::python {
 namespace {
 
 std::atomic<int> g_threads{0};
+std::atomic<long long> g_torch_calls{0};  // computed on tensors of PyTorch so far
 
 // Made when the module is; they live as long as the process.
 PyObject* g_error = nullptr;
@@ -66,7 +67,18 @@ PyObject* compute(const Arguments& arguments, const Family& family) {
   Py_BEGIN_ALLOW_THREADS;
   status = tessera_attend(&call.problem(), &call.device());
   Py_END_ALLOW_THREADS;
-  return status == TESSERA_OK ? call.take_results() : raise(status);
+  if (status != TESSERA_OK) return raise(status);
+  if (family.framework == Framework::torch) g_torch_calls.fetch_add(1, std::memory_order_relaxed);
+  PyObject* out = arguments[Arguments::out];
+  if (out != nullptr && !note_write(family_of(out), out)) return nullptr;
+  return call.take_results();
+}
+
+bool is_meta(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("is_meta");
+  const Ref answer(PyObject_GetAttr(tensor, name));
+  if (!answer) PyErr_Clear();  // a version without it
+  return answer.get() == Py_True;
 }
 
 PyObject* attend(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
@@ -77,9 +89,11 @@ PyObject* attend(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObje
   if (family.framework == Framework::torch) {
     PyObject* const differentiable[] = {arguments[Arguments::q],     arguments[Arguments::k],
                                         arguments[Arguments::v],     arguments[Arguments::mask],
-                                        arguments[Arguments::alibi], arguments[Arguments::sinks]};
-    bool wanted = false;
-    if (!wants_gradient(family, differentiable, 6, &wanted)) return nullptr;
+                                        arguments[Arguments::alibi], arguments[Arguments::sinks],
+                                        arguments[Arguments::out]};
+    // Fake and meta tensors have a shape but no memory; the operator answers them with a shape.
+    bool wanted = !family.plain || is_meta(arguments[Arguments::q]);
+    if (!wanted && !wants_derivative(family, differentiable, 7, &wanted)) return nullptr;
     if (wanted) return delegate("tessera.torch", args, positional, keyword_names);
   }
   return compute(arguments, family);
@@ -133,6 +147,7 @@ PyObject* set_threads(PyObject*, PyObject* count) {
 }
 
 PyObject* get_threads(PyObject*, PyObject*) { return PyLong_FromLong(g_threads); }
+PyObject* get_torch_calls(PyObject*, PyObject*) { return PyLong_FromLongLong(g_torch_calls); }
 PyObject* get_jax_targets(PyObject*, PyObject*) { return jax_targets(); }
 
 template <class Function>
@@ -166,8 +181,8 @@ return_lse   also return the natural log of the softmax denominators, [batch, he
 out          write here, and return it
 kernel       force one kernel by name; None lets the plan choose
 
-Returns an array of the same kind as q, on the same device, in q's memory order where that is dense; with
-return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.
+Returns an array of the same kind as q, on the same device, its dimensions in the order that q's have in
+memory; with return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.
 )";
 
 PyMethodDef g_methods[] = {
@@ -182,6 +197,8 @@ PyMethodDef g_methods[] = {
     {"set_threads", set_threads, METH_O,
      "set_threads(count, /)\n--\n\nCPU threads for every later call of this process; 0 means all cores."},
     {"threads", get_threads, METH_NOARGS, "threads()\n--\n\nWhat set_threads() set; 0 means all cores."},
+    {"torch_calls", get_torch_calls, METH_NOARGS,
+     "torch_calls()\n--\n\nHow many calls on tensors of PyTorch this process has computed so far."},
     {"jax_targets", get_jax_targets, METH_NOARGS,
      "jax_targets()\n--\n\nXLA's entry points by platform, for jax.ffi.register_ffi_target."},
     {nullptr, nullptr, 0, nullptr}};

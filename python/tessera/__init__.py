@@ -5,7 +5,7 @@
     o = tessera.attend(q, k, v, causal="bottom-right")
 
 `tessera.torch` and `tessera.jax` add what those frameworks want beyond memory: autograd, torch.compile,
-jit. They are imported when first used.
+jit. `tessera.transformers` is an attention of Hugging Face's models. They are imported when first used.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ __all__ = [
     "set_threads",
     "threads",
     "torch",
+    "transformers",
 ]
 
 
 def __getattr__(name: str):
-    if name in ("torch", "jax"):
+    if name in ("torch", "jax", "transformers"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 from . import jax as jax
 from . import torch as torch
+from . import transformers as transformers
 from ._binding import DeviceUnavailable as DeviceUnavailable
 from ._binding import Error as Error
 from ._binding import InvalidArgument as InvalidArgument

@@ -6,6 +6,7 @@ stand here once more. The tests hold the two against each other.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 ALIGN = {None: 0, "top-left": 1, "bottom-right": 2}
@@ -30,20 +31,45 @@ def _align(value: Any, name: str) -> int:
     return ALIGN[value]
 
 
+def _is_number(value: Any) -> bool:
+    """Whole numbers of any kind, those of NumPy included; an array with a length is a sequence of them."""
+    if isinstance(value, int):
+        return True
+    if not hasattr(value, "__index__"):
+        return False
+    try:
+        len(value)
+    except TypeError:
+        return True
+    return False
+
+
+def _side(value: Any) -> int:
+    if value is None:
+        return UNBOUNDED
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # True is a mistake here
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**63:
+        raise ValueError(
+            f"window has a side of {value} keys; a whole number, 0 or more, or None for no limit, is accepted"
+        )
+    return number
+
+
 def _window(window: Any) -> tuple[int, int, int]:
-    if isinstance(window, int):
+    given = window
+    if _is_number(window):
         window = (window, None)
+    elif hasattr(window, "__index__"):  # an array of numbers
+        window = tuple(window)
     if not isinstance(window, (tuple, list)) or len(window) not in (2, 3):
         raise ValueError(
-            f"window is {window!r}; a number of keys, (left, right) or (left, right, 'top-left' | "
+            f"window is {given!r}; a number of keys, (left, right) or (left, right, 'top-left' | "
             "'bottom-right') is accepted"
         )
-    for side in window[:2]:
-        if side is not None and side < 0:
-            raise ValueError(
-                f"window has a side of {side} keys; 0 or more, or None for no limit, is accepted"
-            )
-    left, right = (UNBOUNDED if side is None else int(side) for side in window[:2])
+    left, right = _side(window[0]), _side(window[1])
     return left, right, _align(window[2], "window[2]") if len(window) == 3 else 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _binding
 
@@ -14,13 +16,13 @@ _MAX_HEAD_DIM = 1024
 _no_override = torch._C._disabled_torch_function_impl  # what parameters and fake tensors carry
 
 
-@torch.compiler.assume_constant_result
 def device_refusal(kind: str, dtype: torch.dtype) -> str | None:
     """What the library says about a dtype on a device, asked once with one row."""
     if (kind, dtype) not in _device_answers:
         answer = None
         try:
-            probe = torch.zeros(1, 1, 1, 64, device=kind, dtype=dtype)
+            with _disable_current_modes():  # a tracer's, under which new tensors have no memory
+                probe = torch.zeros(1, 1, 1, 64, device=kind, dtype=dtype)
             _binding.plan(probe, probe, probe)
         except Exception as error:  # whatever a device's producer raises is the reason
             answer = f"query is {dtype} on {kind}: {error}"
@@ -31,10 +33,24 @@ def device_refusal(kind: str, dtype: torch.dtype) -> str | None:
 _device_answers: dict[tuple[str, torch.dtype], str | None] = {}
 
 
+def is_traced(t) -> bool:
+    """Whether it only stands for a tensor of a graph that is being made."""
+    return torch.compiler.is_compiling() or type(t).__name__ in ("FakeTensor", "FunctionalTensor")
+
+
+def has_tangent(tensors) -> bool:
+    """Whether forward-mode differentiation goes through one of them."""
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
+    return any(forward_ad.unpack_dual(t).tangent is not None for t in tensors if t is not None)
+
+
 def _kind_refusal(tensors) -> str | None:
     active = getattr(torch._C, "_are_functorch_transforms_active", None)
-    if active is not None and not torch.compiler.is_compiling() and active():
+    if active is not None and not is_traced(tensors[0][1]) and active():
         return "a torch.func transform (vmap, grad, ...) is active"
+    if has_tangent([t for _, t in tensors]):
+        return "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative"
     for name, t in tensors:
         if t.layout != torch.strided:
             return f"{name} has layout {t.layout}; a strided tensor is accepted"
@@ -55,7 +71,11 @@ def _shape_refusal(query, key, value, enable_gqa: bool) -> str | None:
     if key.shape[-1] != query.shape[-1] or key.shape[-2] != value.shape[-2]:
         return "query, key and value disagree in head dimension or number of keys"
     if rank > 2 and 0 in (query.shape[-3], key.shape[-3], value.shape[-3]):
-        return "a tensor has no heads"
+        if rank == 3 and not enable_gqa:
+            return "a tensor has no heads"
+        # PyTorch divides by the number of heads, which ends the process.
+        heads = ", ".join(str(t.shape[-3]) for t in (query, key, value))
+        raise _binding.InvalidArgument(f"query, key and value have {heads} heads; 1 or more is accepted")
     if enable_gqa:
         if rank < 3:
             return "enable_gqa without a head dimension"
@@ -105,7 +125,7 @@ def refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> s
             return f"{name} is {t.dtype}; float32, float16 or bfloat16 is accepted"
         if cast is None and t.dtype != query.dtype:
             return f"{name} is {t.dtype}, but query is {query.dtype}"
-    if query.device.type != "cpu":
+    if query.device.type not in ("cpu", "meta"):  # meta tensors are computed by giving them a shape
         why = device_refusal(query.device.type, cast or query.dtype)
         if why is not None:
             return why
@@ -117,6 +137,8 @@ def refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> s
 
 def _autocast_dtype(query) -> torch.dtype | None:
     kind = query.device.type
+    if kind == "meta":  # which PyTorch knows no autocast for
+        return None
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 

@@ -3,7 +3,8 @@
     import jax, tessera.jax
     f = jax.jit(lambda q, k, v: tessera.jax.attend(q, k, v, causal="bottom-right"))
 
-Gradients are exact and slow: the backward pass recomputes the scores with jax.numpy and stores them.
+Derivatives of either mode and any order are exact and slow: they recompute the scores with jax.numpy and
+store them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands):
 
 
 def _reference(options: Options, names: tuple[str, ...], operands):
-    """The definition in the C header in plain jax.numpy: what the backward pass differentiates."""
+    """The definition in the C header in plain jax.numpy: what derivatives are taken of."""
     q, k, v = (t.astype(jnp.float32) for t in operands[:3])
     x = dict(zip(names, operands[3:], strict=True))
     heads, queries, keys = q.shape[1], q.shape[2], k.shape[2]
@@ -95,22 +96,21 @@ def _reference(options: Options, names: tuple[str, ...], operands):
     return output.astype(operands[0].dtype), jnp.where(seen, jnp.log(safe) + top, -jnp.inf)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _attend(options, names, threads, operands):
     return _call(options, names, threads, operands)
 
 
-def _attend_forward(options, names, threads, operands):
-    return _call(options, names, threads, operands), operands
+@_attend.defjvp
+def _attend_jvp(options, names, threads, primals, tangents):
+    # Results from the kernel, tangents from the definition. Calling _attend() again rather than _call() gives
+    # the result this very rule, for derivatives of higher order. checkpoint() keeps reverse mode from carrying
+    # the scores from the forward to the backward pass: it computes them again there.
+    reference = jax.checkpoint(functools.partial(_reference, options, names))
+    _, tangent = jax.jvp(reference, primals, tangents)
+    return _attend(options, names, threads, *primals), tangent
 
 
-def _attend_backward(options, names, threads, operands, gradients):
-    del threads
-    _, pull = jax.vjp(lambda x: _reference(options, names, x), operands)
-    return pull(gradients)
-
-
-_attend.defvjp(_attend_forward, _attend_backward)
 _jitted = jax.jit(_attend, static_argnums=(0, 1, 2))
 
 

@@ -4,28 +4,25 @@
     out = tessera.torch.sdpa(q, k, v, is_causal=True)       # the signature and meaning of F.sdpa
     with tessera.torch.patched() as report:                 # existing models, unchanged
         model(x)
-    print(report)                                           # what ran here, what fell back, and why
+    print(report)                                           # what ran here, what PyTorch did, and why
 
-Both go through the operator `tessera::attend`, which has a fake implementation, so torch.compile and
-torch.export see one node. Gradients are exact and slow: the backward pass recomputes the scores with
-PyTorch and stores them.
+Both become one node of a compiled graph. What Tessera cannot compute, and what PyTorch computes faster (the
+list is in _torch_prefer.py), goes to PyTorch. Gradients are exact and slow: the backward pass recomputes the
+scores with PyTorch and stores them.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import threading
 from typing import Iterator
 
 import torch
+import torch.nn.attention
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 
-from . import _binding, _torch_math
-from ._options import Options, parse
-from ._torch_sdpa import adapt, device_refusal, refusal
-
-__all__ = ["attend", "fallbacks", "last_fallback", "patched", "Report", "sdpa", "why_not"]
+from . import _binding
+from ._options import parse
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(
@@ -33,70 +30,15 @@ if not hasattr(torch.library, "register_autograd"):
         "tensors of any version, without gradients"
     )
 
-_ALIGN_NAMES = (None, "top-left", "bottom-right")
-_library = torch.library.Library("tessera", "DEF")
-_library.define(
-    "attend(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? alibi, Tensor? sinks, Tensor? key_lengths, "
-    "int align, int left, int right, float scale, float softcap, str kernel) -> (Tensor, Tensor)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
+from . import _torch_ops as _ops  # noqa: E402
+from . import _torch_report as _reports  # noqa: E402
+from ._torch_prefer import FORWARD_ON_CPU, check_choice, faster_elsewhere  # noqa: E402
+from ._torch_report import Report, fallbacks, last_fallback  # noqa: E402
+from ._torch_sdpa import adapt, device_refusal, has_tangent, is_traced, refusal  # noqa: E402
 
+__all__ = ["attend", "fallbacks", "last_fallback", "patched", "Report", "sdpa", "why_not"]
 
-def _new_output(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Room for the output in q's memory order, [b, h, s, d] or [b, s, h, d], as what follows attention in
-    a model is usually a transpose back."""
-    batch, heads, queries, _ = q.shape
-    if not q.is_contiguous() and q.transpose(1, 2).is_contiguous():
-        return q.new_empty((batch, queries, heads, v.shape[3])).transpose(1, 2)
-    return q.new_empty((batch, heads, queries, v.shape[3]))
-
-
-def _rows(t: torch.Tensor) -> torch.Tensor:
-    """The tensor with a contiguous last dimension; a copy only where it has none."""
-    return t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous()
-
-
-def _compute(q, k, v, mask, alibi, sinks, key_lengths, align, left, right, scale, softcap, kernel):
-    if mask is not None and mask.dim() > 0 and mask.stride(-1) != 0:  # stride 0 is read as broadcasting
-        mask = _rows(mask)
-    return _binding.attend_memory(
-        _rows(q),
-        _rows(k),
-        _rows(v),
-        mask=mask,
-        alibi=alibi,
-        sinks=sinks,
-        key_lengths=key_lengths,
-        window=(None if left < 0 else left, None if right < 0 else right, _ALIGN_NAMES[align]) if align else None,
-        scale=scale or None,
-        softcap=softcap or None,
-        kernel=kernel or None,
-        out=_new_output(q, v),
-        return_lse=True,
-    )
-
-
-def _fake(q, k, v, *_):
-    return _new_output(q, v), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-def _setup_context(ctx, inputs, output) -> None:
-    ctx.options = Options(*inputs[7:])
-    ctx.save_for_backward(*inputs[:7])
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx, grad_output, grad_lse):
-    x = _torch_math.Inputs(*ctx.saved_tensors)
-    if grad_output is None:
-        grad_output = x.q.new_zeros((*x.q.shape[:3], x.v.shape[3]))
-    return (*_torch_math.backward(x, ctx.options, grad_output, grad_lse), *(None,) * 7)
-
-
-_library.impl("attend", _compute, "CompositeExplicitAutograd")
-torch.library.register_fake("tessera::attend", _fake, lib=_library)
-torch.library.register_autograd("tessera::attend", _backward, setup_context=_setup_context, lib=_library)
-_operator = torch.ops.tessera.attend.default
+_pytorch_sdpa = F.scaled_dot_product_attention
 
 
 def attend(
@@ -117,8 +59,14 @@ def attend(
     kernel=None,
 ):
     """tessera.attend() with gradients, and as one node of a compiled graph."""
+    tensors = [t for t in (q, k, v, mask, alibi, sinks, out) if t is not None]
+    if has_tangent(tensors):
+        raise _binding.Unsupported(
+            "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative; reverse mode "
+            "(backward(), torch.autograd.grad) is accepted"
+        )
     if out is not None:
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v)):
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise ValueError("out= has no gradient; leave it off, or call under torch.no_grad()")
         return _binding.attend_memory(
             q, k, v, mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, alibi=alibi,
@@ -128,61 +76,29 @@ def attend(
         causal, window, scale, softcap, kernel,
         queries=q.shape[-2], keys=k.shape[-2], has_lengths=key_lengths is not None,
     )  # fmt: skip
-    output, lse = _operator(q, k, v, mask, alibi, sinks, key_lengths, *options)
+    output, lse = _ops.attend(q, k, v, mask, alibi, sinks, key_lengths, *options)
     return (output, lse) if return_lse else output
 
 
-class Report:
-    """What sdpa() did: how many calls ran on Tessera, and how many fell back for which reason."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.fallbacks: collections.Counter[str] = collections.Counter()
-
-    def __str__(self) -> str:
-        lines = [f"{self.calls} calls on Tessera, {sum(self.fallbacks.values())} on PyTorch"]
-        return "\n".join(lines + [f"  {count} x {why}" for why, count in self.fallbacks.most_common()])
-
-
-_lock = threading.Lock()
-_total = Report()
-_reports: list[Report] = [_total]
-_last_fallback: str | None = None
-_pytorch_sdpa = F.scaled_dot_product_attention
-
-
-def _note(why: str | None) -> None:
-    global _last_fallback
-    with _lock:
-        if why is not None:
-            _last_fallback = why
-        for report in _reports:
-            if why is None:
-                report.calls += 1
-            else:
-                report.fallbacks[why] += 1
-
-
-def last_fallback() -> str | None:
-    """Why sdpa() last left a call to PyTorch; None if it never did."""
-    return _last_fallback
-
-
-def fallbacks() -> collections.Counter[str]:
-    """Every reason so far, with how often it came up."""
-    with _lock:
-        return collections.Counter(_total.fallbacks)
-
-
-def why_not(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+def why_not(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, prefer="faster"
+):
     """Why sdpa() would leave this call to PyTorch, in a sentence; None if Tessera computes it."""
     del scale  # every number is fine
-    return refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    check_choice(prefer)
+    why = refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    return faster_elsewhere(query, key, value, attn_mask) if why is None and prefer == "faster" else why
 
 
 def _someone_watches() -> bool:
-    """True while calls must pass PyTorch's dispatcher: under modes, transforms, tracing and autocast."""
-    return _dispatch_modes() > 0 or _transforms_active() or _tracing() or _autocasting()
+    """True while calls must pass PyTorch's dispatcher: under modes, transforms, tracing, autocast, tangents."""
+    return (
+        _dispatch_modes() > 0
+        or _transforms_active()
+        or _tracing()
+        or _autocasting()
+        or getattr(forward_ad, "_current_level", 0) >= 0
+    )
 
 
 # Private to PyTorch, and looked up with care: without them every call takes the long way, which is right too.
@@ -192,73 +108,104 @@ _tracing = getattr(torch._C, "_is_tracing", lambda: True)
 _autocasting = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
-def _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+# A version that cannot tell takes the operator that is always right.
+_exporting = getattr(torch.compiler, "is_exporting", lambda: True)
+
+
+def _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa, prefer):
     """The common call, plain tensors of four dimensions, without the host cost of the long way; else None."""
     plain = torch.Tensor
     if not (type(query) is plain and type(key) is plain and type(value) is plain) or _someone_watches():
         return None
     if attn_mask is not None and (type(attn_mask) is not plain or is_causal):
         return None
-    if not query.is_cpu and device_refusal(query.device.type, query.dtype) is not None:
-        return None
     # Fewer K/V heads mean grouping to the library, which PyTorch does only when asked.
     if query.dim() != 4 or key.dim() != 4 or (query.size(1) != key.size(1) and not enable_gqa):
         return None
+    if _ops.wants_gradient(query, key, value, attn_mask):
+        return None
+    if not query.is_cpu or FORWARD_ON_CPU:
+        if prefer == "faster" and faster_elsewhere(query, key, value, attn_mask) is not None:
+            return None
+        if not query.is_cpu and device_refusal(query.device.type, query.dtype) is not None:
+            return None
     try:
-        output = _binding.attend(
+        return _binding.attend_memory(
             query, key, value, mask=attn_mask, causal="top-left" if is_causal else None, scale=scale
         )
     except (ValueError, TypeError, RuntimeError, NotImplementedError, BufferError):
         return None  # the long way finds out what was wrong, and says so
-    _note(None)
-    return output
 
 
-def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    """torch.nn.functional.scaled_dot_product_attention, computed by Tessera where it can.
+@torch.compiler.allow_in_graph  # one guard instead of one for all that is looked at here
+def sdpa(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, prefer="faster"
+):
+    """torch.nn.functional.scaled_dot_product_attention, computed by Tessera where it can and is not slower.
 
-    What it cannot compute goes to PyTorch; last_fallback() then says why. Arguments that PyTorch refuses
-    are refused by PyTorch, in its own words.
+    The rest goes to PyTorch; last_fallback() then says why. prefer="tessera" keeps all that Tessera can compute.
+    Arguments that PyTorch refuses are refused by PyTorch, in its own words.
     """
-    compiling = torch.compiler.is_compiling()
-    if not compiling and dropout_p == 0.0:
-        output = _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    if prefer != "faster":
+        check_choice(prefer)
+    if dropout_p == 0.0:
+        output = _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa, prefer)
         if output is not None:
             return output
-    why = refusal(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    why = why_not(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa=enable_gqa, prefer=prefer)
     if why is None:
         call = adapt(query, key, value, attn_mask, enable_gqa)
-        options = parse("top-left" if is_causal else None, None, scale, None, None, queries=0, keys=0,
-                        has_lengths=False)  # fmt: skip
-        if compiling:
-            return call.restore(_operator(call.q, call.k, call.v, call.mask, None, None, None, *options)[0])
         try:
-            output = _operator(call.q, call.k, call.v, call.mask, None, None, None, *options)[0]
+            return call.restore(_operator(call, is_causal, scale))
         except _binding.Error as error:  # the library has the last word on what it takes
             why = str(error)
-        else:
-            _note(None)
-            return call.restore(output)
-    if not compiling:
-        _note(why)
-    return _pytorch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    _reports.note_fallback(why, is_traced(query))
+    return _pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _operator(call, is_causal, scale):
+    # What is exported may be trained later, so it gets the operator that has a gradient.
+    if not _exporting() and not _ops.wants_gradient(call.q, call.k, call.v, call.mask):
+        return _ops.sdpa(call.q, call.k, call.v, call.mask, is_causal, scale)
+    causal = "top-left" if is_causal else None
+    return attend(call.q, call.k, call.v, mask=call.mask, causal=causal, scale=scale)
+
+
+def _pytorch(query, key, value, attn_mask, *arguments, **options):
+    if has_tangent([query, key, value, attn_mask]):
+        # PyTorch's choice of a kernel overlooks tangents, and its fused kernels refuse them.
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return _pytorch_sdpa(query, key, value, attn_mask, *arguments, **options)
+    return _pytorch_sdpa(query, key, value, attn_mask, *arguments, **options)
+
+
+@torch.compiler.allow_in_graph
+def _insisting_sdpa(*arguments, **options):
+    return sdpa(*arguments, **options, prefer="tessera")
+
+
+_PATCHES = {"faster": sdpa, "tessera": _insisting_sdpa}
+_patches = [_pytorch_sdpa]  # innermost last
 
 
 @contextlib.contextmanager
-def patched() -> Iterator[Report]:
-    """Makes F.scaled_dot_product_attention sdpa(), for the whole process, until the block ends.
+def patched(prefer: str = "faster") -> Iterator[Report]:
+    """Makes F.scaled_dot_product_attention sdpa(prefer=prefer), for the whole process, until the block ends.
 
     Code that looks the function up when it calls it is reached: torch.nn.MultiheadAttention, most model
     libraries. Code that imported the bare name earlier is not, nor are fused modules that never call it.
     """
+    check_choice(prefer)
     report = Report()
-    with _lock:
-        _reports.append(report)
-        F.scaled_dot_product_attention = sdpa
+    with _reports.lock:
+        _reports.open_reports.append(report)
+        _patches.append(_PATCHES[prefer])
+        F.scaled_dot_product_attention = _patches[-1]
     try:
         yield report
     finally:
-        with _lock:
-            _reports.remove(report)
-            if len(_reports) == 1:
-                F.scaled_dot_product_attention = _pytorch_sdpa
+        with _reports.lock:
+            report.close()
+            _reports.open_reports.remove(report)
+            del _patches[len(_patches) - 1 - _patches[::-1].index(_PATCHES[prefer])]
+            F.scaled_dot_product_attention = _patches[-1]

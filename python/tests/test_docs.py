@@ -23,8 +23,8 @@ def test_there_are_blocks():
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_block(number):
-    for framework in ("torch", "jax"):
-        if f"import {framework}\n" in BLOCKS[number]:
+    for framework in ("torch", "jax", "transformers"):
+        if re.search(rf"^import {framework}$|^from {framework} import", BLOCKS[number], re.M):
             need(framework)
     done = subprocess.run([sys.executable, "-c", BLOCKS[number]], capture_output=True, text=True, timeout=300,
                           env=os.environ | {"JAX_PLATFORMS": "cpu"})  # fmt: skip

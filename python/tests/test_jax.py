@@ -87,6 +87,42 @@ def test_gradients_match_finite_differences(name):
         assert abs((np.asarray(gradient, np.float64) * direction).sum() - numeric) < 1e-3 * (1 + abs(numeric)), name
 
 
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n not in ("additive f16 mask", "scale zero")])
+def test_forward_mode_and_second_derivatives(name):
+    """Held against the derivatives of the plain formula, whose first one finite differences have checked."""
+    arrays = reference.random_inputs(9, 3, 4, 2, 23, 41, 32)
+    options = to_jax_options(OPTIONS[name])
+    x, rng = to_jax(*arrays), np.random.default_rng(10)
+    tangents = tuple(jnp.asarray(rng.standard_normal(t.shape), jnp.float32) for t in x)
+    names = tuple(n for n in ("mask", "alibi", "sinks", "key_lengths") if n in options)
+    parsed = tessera.jax.parse(
+        options.get("causal"), options.get("window"), options.get("scale"), options.get("softcap"), None,
+        queries=23, keys=41, has_lengths="key_lengths" in options,
+    )  # fmt: skip
+    extra = tuple(options[n] for n in names)
+    ours = lambda *x: (tessera.jax.attend(*x, **options) ** 2).sum()  # noqa: E731
+    plain = lambda *x: (tessera.jax._reference(parsed, names, (*x, *extra))[0] ** 2).sum()  # noqa: E731
+
+    def slope(f):
+        return lambda *x: sum(jnp.vdot(g, t) for g, t in zip(jax.grad(f, (0, 1, 2))(*x), tangents))
+
+    np.testing.assert_allclose(jax.jvp(ours, x, tangents)[1], jax.jvp(plain, x, tangents)[1], rtol=1e-3, atol=1e-3)
+    for derivative in (
+        lambda f: jax.jit(jax.grad(slope(f), (0, 1, 2)))(*x),  # reverse over reverse
+        lambda f: jax.jvp(jax.grad(f, (0, 1, 2)), x, tangents)[1],  # forward over reverse
+        lambda f: jax.grad(lambda *x: jax.jvp(f, x, tangents)[1], (0, 1, 2))(*x),  # reverse over forward
+    ):
+        for got, want in zip(derivative(ours), derivative(plain), strict=True):
+            assert np.abs(np.asarray(want)).max() > 1e-3
+            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-3, atol=1e-3)
+
+
+def test_the_forward_pass_of_a_gradient_keeps_no_scores():
+    q, k, v = to_jax(*reference.random_inputs(11, 1, 2, 2, 50, 60, 16))
+    kept = jax.tree.leaves(jax.vjp(lambda *x: tessera.jax.attend(*x, causal="top-left"), q, k, v)[1])
+    assert kept and all(t.shape[-2:] != (50, 60) for t in kept if hasattr(t, "shape"))
+
+
 def test_vmap():
     q, k, v = to_jax(*reference.random_inputs(5, 3, 2, 2, 5, 7, 16))
     mapped = jax.vmap(lambda q, k, v: tessera.jax.attend(q[None], k[None], v[None])[0])(q, k, v)

@@ -74,6 +74,9 @@ def test_window_as_a_number_is_the_left_side():
     )
     # Equally many queries and keys: both alignments are one, and none need be named.
     assert np.array_equal(tessera.attend(q, k, v, window=(4, 2)), tessera.attend(q, k, v, window=(4, 2, "bottom-right")))
+    for four in (np.int64(4), np.uint8(4), np.array(4)):  # whole numbers as arithmetic on shapes gives them
+        assert np.array_equal(tessera.attend(q, k, v, window=four), tessera.attend(q, k, v, window=4))
+    assert np.array_equal(tessera.attend(q, k, v, window=np.array([4, 2])), tessera.attend(q, k, v, window=(4, 2)))
 
 
 def test_value_dim_of_its_own():
@@ -250,6 +253,9 @@ REFUSALS = {
     "window clash": (
         lambda q, k, v: (q, k, v), {"causal": "top-left", "window": (3, 0, "bottom-right")}, ValueError, "different"),
     "window side": (lambda q, k, v: (q, k, v), {"window": (-2, 0, "top-left")}, ValueError, "-2 keys"),
+    "window truth": (lambda q, k, v: (q, k, v), {"window": True}, ValueError, "window has a side of True keys"),
+    "window fraction": (lambda q, k, v: (q, k, v), {"window": (1.5, 0, "top-left")}, ValueError, "side of 1.5 keys"),
+    "window huge": (lambda q, k, v: (q, k, v), {"window": (2**64, 0, "top-left")}, ValueError, "a whole number"),
     "window text": (lambda q, k, v: (q, k, v), {"window": "wide"}, ValueError, "window is 'wide'"),
     "scale": (lambda q, k, v: (q, k, v), {"scale": float("nan")}, ValueError, "scale is nan"),
     "scale text": (lambda q, k, v: (q, k, v), {"scale": "big"}, TypeError, "scale is 'big'"),

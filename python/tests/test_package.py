@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import glob
 import json
 import os
@@ -9,6 +10,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def test_version():
 
 
 def test_import_brings_no_framework():
-    program = "import sys, tessera; print([m for m in ('numpy', 'torch', 'jax', 'cupy') if m in sys.modules])"
+    program = "import sys, tessera; print([m for m in ('numpy', 'torch', 'jax', 'cupy', 'transformers') if m in sys.modules])"
     done = run(sys.executable, "-c", program)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
@@ -82,6 +84,22 @@ def test_binary_exports_and_needs_little():
     needed = run("nm", "-D", "--undefined-only", str(extension)).stdout
     foreign = [s for s in needed.split() if s.lower().startswith(("cuda", "_ztvn3c10", "npy", "pyarray"))]
     assert foreign == []
+
+
+def test_the_wheel_says_what_it_is():
+    """The metadata as an index would show it: licence with its text, readme, what it needs."""
+    wheel = os.environ.get("TESSERA_WHEEL")
+    if wheel is None:
+        pytest.skip("TESSERA_WHEEL names no wheel (scripts/test-python builds one and names it)")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+        licence = archive.read(f"{pathlib.PurePosixPath(name).parent}/licenses/{metadata['License-File']}").decode()
+    assert metadata["Name"] == "tessera" and metadata["Version"] == tessera.__version__
+    assert metadata["License-Expression"] == "Apache-2.0" and "Version 2.0, January 2004" in licence
+    assert metadata["Requires-Python"] == ">=3.11" and not [r for r in metadata.get_all("Requires-Dist", []) if "extra" not in r]
+    assert metadata["Description-Content-Type"] == "text/markdown" and "# Tessera from Python" in metadata.get_payload()
+    assert metadata["Summary"] and metadata["Keywords"]
 
 
 def other_pythons():

@@ -98,7 +98,7 @@ def test_gradients_match_pytorchs(arguments):
         arguments["attn_mask"] = torch.randn(4, 17, 17, generator=torch.Generator().manual_seed(24)).requires_grad_()
         leaves.append(arguments["attn_mask"])
     weight = torch.randn(2, 4, 17, 32, generator=torch.Generator().manual_seed(25))
-    ours = torch.autograd.grad((no_fallback(lambda: tessera.torch.sdpa(q, k, v, **arguments)) * weight).sum(), leaves)
+    ours = torch.autograd.grad((no_fallback(lambda: tessera.torch.sdpa(q, k, v, **arguments, prefer="tessera")) * weight).sum(), leaves)
     theirs = torch.autograd.grad((pytorch_sdpa(q, k, v, **arguments) * weight).sum(), leaves)
     for got, want in zip(ours, theirs, strict=True):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
@@ -127,13 +127,17 @@ def test_operator_passes_pytorchs_own_checks():
     mask = torch.randn(5, 7)
     torch.library.opcheck(torch.ops.tessera.attend.default, (q, k, v, mask, None, None, None, 2, -1, 0, 0.0, 0.0, ""))
     bshd = [t.detach().transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v)]
+    torch.library.opcheck(torch.ops.tessera.sdpa.default, (*(t.detach() for t in (q, k, v)), mask, False, 0.3))
+    with pytest.raises(RuntimeError, match="tessera::sdpa has no gradient"):
+        torch.ops.tessera.sdpa(q, k, v, None, False, None)
+    torch.library.opcheck(torch.ops.tessera.sdpa.default, (*bshd, None, True, None))
     torch.library.opcheck(torch.ops.tessera.attend.default, (*bshd, None, None, None, None, 0, -1, -1, 0.3, 5.0, ""))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_without_graph_breaks(dynamic):
     def model(q, k, v):
-        return tessera.torch.sdpa(q * 2, k, v, is_causal=True).transpose(1, 2).flatten(-2) + 1
+        return tessera.torch.sdpa(q * 2, k, v, is_causal=True, prefer="tessera").transpose(1, 2).flatten(-2) + 1
 
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=dynamic)
     for length in (7, 9):
@@ -151,7 +155,7 @@ def test_exported():
 
     tensors = random_tensors(29, 2, 4, 4, 7, 7, 16)
     exported = torch.export.export(Model(), tensors)
-    assert "tessera.attend" in str(exported.graph)
+    assert "tessera.attend" in str(exported.graph)  # which has a gradient
     torch.testing.assert_close(exported.module()(*tensors), pytorch_sdpa(*tensors, is_causal=True), atol=1e-5, rtol=1e-5)
 
 

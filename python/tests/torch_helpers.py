@@ -28,9 +28,9 @@ def random_tensors(seed, batch, heads, kv_heads, queries, keys, dim, dtype=torch
     return tuple(torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
 
 
-def no_fallback(call):
-    """The result of call(report), which must have run on Tessera."""
-    with tessera.torch.patched() as report:
+def no_fallback(call, prefer="faster"):
+    """The result of call(), which must have run on Tessera."""
+    with tessera.torch.patched(prefer) as report:
         result = call()
     assert report.calls == 1 and not report.fallbacks, str(report)
     return result

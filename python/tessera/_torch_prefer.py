@@ -1,0 +1,105 @@
+"""The one list of calls that Tessera computes correctly, but slower than PyTorch.
+
+A drop-in must never make a model slower, so sdpa(), patched() and the attention of Hugging Face leave these to
+PyTorch unless told prefer="tessera"; attend() does not ask. A row goes when a kernel comes that is ahead:
+`scripts/prefer` times an example of every row beside PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, NamedTuple
+
+import torch
+
+from ._torch_ops import wants_gradient
+
+CHOICES = ("faster", "tessera")
+_H200_MULTIPROCESSORS = 132
+
+
+class Row(NamedTuple):
+    name: str
+    devices: tuple[str, ...]
+    applies: Callable[..., bool]  # (query, key, value, mask), tensors whose last two dimensions are rows and head
+    reason: str
+    measured: str  # the evidence: PyTorch's time / Tessera's
+    example: dict[str, Any]  # for scripts/prefer: shapes [b, h, s, d], dtype, and what else the call has
+
+
+def _is_float32(query, key, value, mask) -> bool:
+    return query.dtype == torch.float32
+
+
+def _has_mask(query, key, value, mask) -> bool:
+    return mask is not None
+
+
+def _is_decode(query, key, value, mask) -> bool:
+    return query.shape[-2] == 1 and key.shape[-2] > 256
+
+
+def _is_few_rows(query, key, value, mask) -> bool:
+    rows, keys = query.shape[-2], key.shape[-2]
+    return rows <= 16 and keys > 256 and math.prod(query.shape[:-2]) < _H200_MULTIPROCESSORS
+
+
+ROWS = (
+    Row(
+        "training",
+        ("cpu", "cuda"),
+        wants_gradient,
+        "a gradient is wanted, and Tessera has no backward kernel yet: its backward pass recomputes and stores the scores",
+        "2 Zen 3 cores, AVX2, forward and backward: float32 0.18 to 0.74 from 1,024 down to 128 rows; bfloat16 1.0 to 2.6, "
+        "because PyTorch has no fast bfloat16 there, but memory grows with rows x keys; a GPU: not measured, same formula",
+        {"query": (2, 8, 512, 64), "key": (2, 8, 512, 64), "dtype": "float32", "gradient": True},
+    ),
+    Row(
+        "float32 on a GPU",
+        ("cuda",),
+        _is_float32,
+        "query is float32 on a GPU, where Tessera has no tensor-core kernel for it",
+        "H200, 4 x 16 heads of 1,024 rows, dim 64: 0.06",
+        {"query": (4, 16, 1024, 64), "key": (4, 16, 1024, 64), "dtype": "float32"},
+    ),
+    Row(
+        "mask on a GPU",
+        ("cuda",),
+        _has_mask,
+        "attn_mask is given on a GPU, where Tessera's fast kernels take none yet",
+        "H200: boolean [s, s] of 8,192 0.20, padding 16 x 16 heads of 1,024 0.19, additive 4 x 16 heads of 2,048 0.12",
+        {"query": (16, 16, 1024, 64), "key": (16, 16, 1024, 64), "dtype": "bfloat16", "mask": True},
+    ),
+    Row(
+        "decode on a GPU",
+        ("cuda",),
+        _is_decode,
+        "query has one row on a GPU, where Tessera's kernels do not split the keys yet",
+        "H200, dim 128, cold: 1 x 32/8 heads 0.38 at 1,024 keys, 0.08 at 32,768; 128 x 32/8 heads 0.62 at 2,048",
+        {"query": (1, 32, 1, 128), "key": (1, 8, 8192, 128), "dtype": "bfloat16"},
+    ),
+    Row(
+        "few rows on a GPU",
+        ("cuda",),
+        _is_few_rows,
+        "query has few rows and heads on a GPU, where Tessera's kernels do not split the keys yet",
+        "H200, dim 128, cold: 1 x 32/8 heads, 8 rows x 32,768 keys 0.26 (8 x 32/8 heads, 8 x 16,384: 2.5, not sent away)",
+        {"query": (1, 32, 8, 128), "key": (1, 8, 32768, 128), "dtype": "bfloat16"},
+    ),
+)
+# Whether the table has anything to say about a call on a CPU that wants no gradient: asking costs a microsecond.
+FORWARD_ON_CPU = any("cpu" in row.devices and row.applies is not wants_gradient for row in ROWS)
+_BY_DEVICE = {kind: tuple(row for row in ROWS if kind in row.devices) for kind in ("cpu", "cuda")}
+
+
+def faster_elsewhere(query, key, value, mask) -> str | None:
+    """The sentence why PyTorch would be faster at this, or None."""
+    for row in _BY_DEVICE.get(query.device.type, ()):
+        if row.applies(query, key, value, mask):
+            return f"{row.reason} (prefer='tessera' insists)"
+    return None
+
+
+def check_choice(prefer: str) -> None:
+    if prefer not in CHOICES:
+        raise ValueError(f"prefer is {prefer!r}; 'faster' (PyTorch where it is faster) or 'tessera' is accepted")
