@@ -10,17 +10,12 @@
 #include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
 #include "cpu/lanes-inl.hpp"
+#include "cpu/masks-inl.hpp"
 #include "cpu/panels-inl.hpp"
 #include "cpu/scores-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-// The keys of one panel and tile: `keys` of them, the first is key number key0.
-struct Range {
-  std::int64_t key0;
-  std::size_t keys;
-};
 
 struct ItemContext {
   const core::Problem& problem;
@@ -28,16 +23,15 @@ struct ItemContext {
   const Workspace& work;
 };
 
-// Options, mask and band, after the dot products.
+// Options, mask and band, after the dot products. `mask_at` is where the range begins in what the look found.
 template <int NV>
-HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, float* s,
-                              Vec (&tile_max)[NV]) {
+HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, const MaskLook& look,
+                              std::size_t mask_at, float* s, Vec (&tile_max)[NV]) {
   if (c.scoring.full) {
-    const bool masked = c.problem.mask.kind != core::MaskKind::none;
-    if (masked) load_bias<NV>(c.problem.mask, panel, range.key0, range.keys, c.work.bias);
     finish_scores<NV>(c.scoring, c.problem.alibi_slopes != nullptr, panel, range.key0, range.keys,
-                      masked ? c.work.bias : nullptr, s, tile_max);
+                      look.bias == nullptr ? nullptr : look.bias + mask_at * kWidth<NV>, s, tile_max);
   }
+  if (!look.open) hide_masked<NV>(look.bits, mask_at, range.keys, s, tile_max);
   const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
   if (range.key0 < panel.full_begin || end > panel.full_end) {
     hide_outside_band<NV>(panel, range.key0, range.keys, s, tile_max);
@@ -50,10 +44,14 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
                              Feed& feed) {
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
   float* const s = c.work.scores;
+  const MaskLook look = look_at_mask<NV>(c.problem, panel, range, c.work.bias);
+  if (look.begin == look.end) return;
+  range = {range.key0 + static_cast<std::int64_t>(look.begin), look.end - look.begin};
+  at += look.begin;
   HWY_ALIGN float alpha[kWidth<NV>];
   Vec tile_max[NV];
   score_lanes<NV>(feed, at, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
-  adjust_scores<NV>(c, panel, range, s, tile_max);
+  adjust_scores<NV>(c, panel, range, look, look.begin, s, tile_max);
   feed.need_all();
   const FloatTile v = feed.value().from(at);
   if (feed.careful()) {
@@ -74,7 +72,7 @@ struct FewTile {
 
 template <int R, class T>
 HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const FewTile<T>& tile,
-                                Vec (&tile_max)[kFewVectors]) {
+                                const MaskLook (&look)[kStreams], Vec (&tile_max)[kFewVectors]) {
   const F f32;
   score_few<R>(tile.k, tile.v, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
                c.work.scores);
@@ -90,7 +88,7 @@ HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const 
         stream_max[i] = hn::Max(stream_max[i], hn::Load(f32, s + j * kFewWidth + i * kLanes));
       }
     }
-    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, s, stream_max);
+    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, look[g], 0, s, stream_max);
     TESSERA_UNROLL
     for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Max(tile_max[i], stream_max[i]);
   }
@@ -101,9 +99,18 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   const F f32;
   const std::size_t keys = tile.k.keys * static_cast<std::size_t>(tile.k.count);
   float* const s = c.work.scores;
+  MaskLook look[kStreams];
+  bool seen = false;
+  for (int g = 0; g < tile.k.count; ++g) {
+    look[g] = look_at_mask<kFewVectors>(c.problem, panel, {tile.key0[g], tile.k.keys},
+                                        c.work.bias + static_cast<std::size_t>(g) * tile.k.keys * kFewWidth);
+    seen |= look[g].begin < look[g].end;
+    look[g].open &= look[g].bits == nullptr || look[g].end - look[g].begin == tile.k.keys;
+  }
+  if (!seen) return;
   HWY_ALIGN float alpha[kFewWidth];
   Vec tile_max[kFewVectors];
-  score_few_panel<R>(c, panel, tile, tile_max);
+  score_few_panel<R>(c, panel, tile, look, tile_max);
   softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
   const OutputStep<T> step{.v = tile.v,
                            .p = s,
@@ -114,7 +121,7 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   const std::size_t done = output_few<R>(step);
   if (done == step.dim.vectors) return;
   // Something is not finite. The weights again, marked this time, for the careful kernel.
-  score_few_panel<R>(c, panel, tile, tile_max);
+  score_few_panel<R>(c, panel, tile, look, tile_max);
   Vec max[kFewVectors], ignored[kFewVectors];
   TESSERA_UNROLL
   for (int i = 0; i < kFewVectors; ++i) {

@@ -47,9 +47,11 @@ struct Scoring {
 inline Scoring scoring_of(const core::Problem& p) {
   constexpr double kLog2E = 1.4426950408889634;
   Scoring s;
-  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind != core::MaskKind::none;
   s.flip_query = p.scale < 0;
   s.scale = std::fabs(p.scale);
+  // A scale whose factor is zero or infinite must not meet the infinity of a hidden key in one product.
+  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind == core::MaskKind::additive ||
+           !std::isnormal(static_cast<float>(s.scale * kLog2E));
   s.softcap = p.softcap;
   s.natural = s.full ? 1.0 : static_cast<double>(s.scale);
   s.factor = static_cast<float>(s.natural * kLog2E);

@@ -24,6 +24,8 @@ struct Blocking {
   std::int64_t wide_rows = 0;  // rows of a full panel
 };
 
+inline constexpr std::int64_t kMaxKeyTile = 120;
+
 struct Item {
   std::int64_t batch = 0, kv_head = 0;
   std::int64_t tile = 0, split = 0;
