@@ -190,13 +190,41 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
   }
 }
 
-// One panel, whatever its kind, of an item that has panels with rows in lanes.
+// The only panel of its item, with keys in lanes.
+HWY_INLINE void step_tiny(const ItemContext& c, const Panel& panel, Range range, std::size_t at, Feed& feed) {
+  feed.need_all();
+  TinyRow row{};
+  row.dim = static_cast<std::size_t>(c.problem.dim);
+  row.value_dim = static_cast<std::size_t>(c.problem.value_dim);
+  float* const value = c.work.columns + row.dim * kColumn;
+  to_columns(feed.key().from(at), range.keys, row.dim, c.work.columns);
+  to_columns(feed.value().from(at), range.keys, row.value_dim, value);
+  row.key = c.work.columns;
+  row.value = value;
+  row.s = c.work.scores;
+  const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
+  for (int r = 0; r < panel.rows; ++r) {
+    const std::int64_t first = std::max(panel.begin[r], range.key0), last = std::min(panel.end[r], end);
+    if (first >= last) continue;
+    row.from = static_cast<std::size_t>(first - range.key0);
+    row.to = static_cast<std::size_t>(last - range.key0);
+    row.query = panel.query + static_cast<std::size_t>(r) * c.work.query_stride;
+    row.output = panel.output + static_cast<std::size_t>(r) * c.work.output_stride;
+    row.max = panel.max + r;
+    row.sum = panel.sum + r;
+    feed.careful() ? step_tiny_row<true>(row, c.scoring.factor) : step_tiny_row<false>(row, c.scoring.factor);
+  }
+}
+
+// One panel, whatever its kind, of an item whose tiles are converted.
 HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, Feed& feed) {
   const std::size_t at = static_cast<std::size_t>(range.key0 - feed.first());
   if (panel.kind == PanelKind::wide) {
     step_lanes<kWide>(c, panel, range, at, feed);
   } else if (panel.kind == PanelKind::narrow) {
     step_lanes<kNarrow>(c, panel, range, at, feed);
+  } else if (panel.kind == PanelKind::tiny) {
+    step_tiny(c, panel, range, at, feed);
   } else {
     feed.need_all();
     const auto stream = [&](FloatTile rows) HWY_ATTR {
@@ -257,7 +285,7 @@ HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const 
   }
   if (keys.begin >= keys.end) return;
   // By the rows of the problem, not of the item: see choose_kind.
-  if (schedule.rows <= kFewRowsItem && c.work.panels[0].kind == PanelKind::few) {
+  if (schedule.rows <= few_rows_item(c.problem) && c.work.panels[0].kind == PanelKind::few) {
     walk_few<T>(c, item, panels, keys);
   } else {
     walk_tiles<T>(c, schedule, item, panels, keys);
@@ -271,8 +299,11 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const Item item = call.schedule.item(problem, index);
   const Workspace work(problem, call.schedule, scratch);
   const int panels = set_up_panels<T>(problem, scoring, item, work);
-  // The lanes beside a few-rows panel are never written, only read along.
-  std::fill(work.scores, work.scores + work.score_floats, 0.0f);
+  // The lanes beside a few-rows panel are never written, only read along. Such panels come last.
+  if (panels > 0 && work.panels[panels - 1].kind == PanelKind::few) {
+    const std::int64_t used = std::max(call.schedule.key_tile, kStreams * kFewKeys) * kFewWidth;
+    std::fill(work.scores, work.scores + std::min(work.score_floats, used), 0.0f);
+  }
   walk_keys<T>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
   for (int i = 0; i < panels; ++i) finish_panel<T>(call, scoring, item, work, work.panels[i]);
   if (call.schedule.splits == 1) return;

@@ -14,14 +14,15 @@ enum class PanelKind {
   wide,    // rows in lanes, Q and O transposed
   narrow,  // the same at half the width
   few,     // dimensions in lanes, up to four rows
+  tiny,    // keys in lanes, up to four rows of a few dimensions
 };
 
 struct Panel {
   PanelKind kind = PanelKind::wide;
   int rows = 0;                               // real ones; the lanes after them are padding
   std::int64_t first_row = 0;                 // within the (batch entry, kv head)
-  float* query = nullptr;                     // [dim][width], or [row][query_stride] for few
-  float* output = nullptr;                    // [value_dim][width], or [row][output_stride] for few
+  float* query = nullptr;                     // [dim][width], or [row][query_stride] for few and tiny
+  float* output = nullptr;                    // [value_dim][width], or [row][output_stride] for few and tiny
   float* max = nullptr;                       // [width]
   float* sum = nullptr;                       // [width]
   std::int64_t key_begin = 0, key_end = 0;    // keys that some row sees

@@ -24,7 +24,8 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * 
 Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
   Schedule s;
   const std::int64_t row_bytes = (problem.dim + problem.value_dim) * 4;
-  s.rows = problem.group() * problem.queries;
+  s.group = problem.group();
+  s.rows = s.group * problem.queries;
   s.key_tile = std::clamp(kTileBytes / row_bytes / kKeyStep * kKeyStep, kKeyStep, kMaxKeyTile);
 
   s.key_chunk = std::max<std::int64_t>(problem.keys, 1);
@@ -51,6 +52,7 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
 // the last row tile comes first, because under a causal mask it is the longest.
 Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
   Item it;
+  it.group = group;
   it.split = index % splits;
   index /= splits;
   it.tile = row_tiles - 1 - index % row_tiles;
