@@ -12,17 +12,12 @@
 #include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
 #include "cpu/lanes-inl.hpp"
+#include "cpu/masks-inl.hpp"
 #include "cpu/panels-inl.hpp"
 #include "cpu/scores-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-// The keys of one panel and tile: `keys` of them, the first is key number key0.
-struct Range {
-  std::int64_t key0;
-  std::size_t keys;
-};
 
 struct ItemContext {
   const core::Problem& problem;
@@ -30,16 +25,15 @@ struct ItemContext {
   const Workspace& work;
 };
 
-// Options, mask and band, after the dot products.
+// Options, mask and band, after the dot products. `mask_at` is where the range begins in what the look found.
 template <int NV>
-HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, float* s,
-                              Vec (&tile_max)[NV]) {
+HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, const MaskLook& look,
+                              std::size_t mask_at, float* s, Vec (&tile_max)[NV]) {
   if (c.scoring.full) {
-    const bool masked = c.problem.mask.kind != core::MaskKind::none;
-    if (masked) load_bias<NV>(c.problem.mask, panel, range.key0, range.keys, c.work.bias);
     finish_scores<NV>(c.scoring, c.problem.alibi_slopes != nullptr, panel, range.key0, range.keys,
-                      masked ? c.work.bias : nullptr, s, tile_max);
+                      look.bias == nullptr ? nullptr : look.bias + mask_at * kWidth<NV>, s, tile_max);
   }
+  if (!look.open) hide_masked<NV>(look.bits, mask_at, range.keys, s, tile_max);
   const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
   if (range.key0 < panel.full_begin || end > panel.full_end) {
     hide_outside_band<NV>(panel, range.key0, range.keys, s, tile_max);
@@ -52,10 +46,14 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
                              Feed& feed) {
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
   float* const s = c.work.scores;
+  const MaskLook look = look_at_mask<NV>(c.problem, panel, range, c.work.bias);
+  if (look.begin == look.end) return;
+  range = {range.key0 + static_cast<std::int64_t>(look.begin), look.end - look.begin};
+  at += look.begin;
   HWY_ALIGN float alpha[kWidth<NV>];
   Vec tile_max[NV];
   score_lanes<NV>(feed, at, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
-  adjust_scores<NV>(c, panel, range, s, tile_max);
+  adjust_scores<NV>(c, panel, range, look, look.begin, s, tile_max);
   feed.need_all();
   const FloatTile v = feed.value().from(at);
   if (feed.careful()) {
@@ -76,7 +74,7 @@ struct FewTile {
 
 template <int R, class T>
 HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const FewTile<T>& tile,
-                                Vec (&tile_max)[kFewVectors]) {
+                                const MaskLook (&look)[kStreams], Vec (&tile_max)[kFewVectors]) {
   const F f32;
   score_few<R>(tile.k, tile.v, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
                c.work.scores);
@@ -92,7 +90,7 @@ HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const 
         stream_max[i] = hn::Max(stream_max[i], hn::Load(f32, s + j * kFewWidth + i * kLanes));
       }
     }
-    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, s, stream_max);
+    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, look[g], 0, s, stream_max);
     TESSERA_UNROLL
     for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Max(tile_max[i], stream_max[i]);
   }
@@ -103,9 +101,18 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   const F f32;
   const std::size_t keys = tile.k.keys * static_cast<std::size_t>(tile.k.count);
   float* const s = c.work.scores;
+  MaskLook look[kStreams];
+  bool seen = false;
+  for (int g = 0; g < tile.k.count; ++g) {
+    look[g] = look_at_mask<kFewVectors>(c.problem, panel, {tile.key0[g], tile.k.keys},
+                                        c.work.bias + static_cast<std::size_t>(g) * tile.k.keys * kFewWidth);
+    seen |= look[g].begin < look[g].end;
+    look[g].open &= look[g].bits == nullptr || look[g].end - look[g].begin == tile.k.keys;
+  }
+  if (!seen) return;
   HWY_ALIGN float alpha[kFewWidth];
   Vec tile_max[kFewVectors];
-  score_few_panel<R>(c, panel, tile, tile_max);
+  score_few_panel<R>(c, panel, tile, look, tile_max);
   softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
   const OutputStep<T> step{.v = tile.v,
                            .p = s,
@@ -116,7 +123,7 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   const std::size_t done = output_few<R>(step);
   if (done == step.dim.vectors) return;
   // Something is not finite. The weights again, marked this time, for the careful kernel.
-  score_few_panel<R>(c, panel, tile, tile_max);
+  score_few_panel<R>(c, panel, tile, look, tile_max);
   Vec max[kFewVectors], ignored[kFewVectors];
   TESSERA_UNROLL
   for (int i = 0; i < kFewVectors; ++i) {
@@ -185,13 +192,41 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
   }
 }
 
-// One panel, whatever its kind, of an item that has panels with rows in lanes.
+// The only panel of its item, with keys in lanes.
+HWY_INLINE void step_tiny(const ItemContext& c, const Panel& panel, Range range, std::size_t at, Feed& feed) {
+  feed.need_all();
+  TinyRow row{};
+  row.dim = static_cast<std::size_t>(c.problem.dim);
+  row.value_dim = static_cast<std::size_t>(c.problem.value_dim);
+  float* const value = c.work.columns + row.dim * kColumn;
+  to_columns(feed.key().from(at), range.keys, row.dim, c.work.columns);
+  to_columns(feed.value().from(at), range.keys, row.value_dim, value);
+  row.key = c.work.columns;
+  row.value = value;
+  row.s = c.work.scores;
+  const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
+  for (int r = 0; r < panel.rows; ++r) {
+    const std::int64_t first = std::max(panel.begin[r], range.key0), last = std::min(panel.end[r], end);
+    if (first >= last) continue;
+    row.from = static_cast<std::size_t>(first - range.key0);
+    row.to = static_cast<std::size_t>(last - range.key0);
+    row.query = panel.query + static_cast<std::size_t>(r) * c.work.query_stride;
+    row.output = panel.output + static_cast<std::size_t>(r) * c.work.output_stride;
+    row.max = panel.max + r;
+    row.sum = panel.sum + r;
+    feed.careful() ? step_tiny_row<true>(row, c.scoring.factor) : step_tiny_row<false>(row, c.scoring.factor);
+  }
+}
+
+// One panel, whatever its kind, of an item whose tiles are converted.
 HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, Feed& feed) {
   const std::size_t at = static_cast<std::size_t>(range.key0 - feed.first());
   if (panel.kind == PanelKind::wide) {
     step_lanes<kWide>(c, panel, range, at, feed);
   } else if (panel.kind == PanelKind::narrow) {
     step_lanes<kNarrow>(c, panel, range, at, feed);
+  } else if (panel.kind == PanelKind::tiny) {
+    step_tiny(c, panel, range, at, feed);
   } else {
     feed.need_all();
     const auto stream = [&](FloatTile rows) HWY_ATTR {
@@ -282,7 +317,7 @@ HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const 
   }
   if (keys.begin >= keys.end) return;
   // By the rows of the problem, not of the item: see choose_kind.
-  if (schedule.rows <= kFewRowsItem && c.work.panels[0].kind == PanelKind::few) {
+  if (schedule.rows <= few_rows_item(c.problem) && c.work.panels[0].kind == PanelKind::few) {
     walk_few<T>(c, item, panels, keys);
   } else {
     walk_tiles<Tiles>(c, schedule, item, panels, keys);
@@ -296,8 +331,11 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const Item item = call.schedule.item(problem, index);
   const Workspace work(problem, call.schedule, scratch);
   const int panels = set_up_panels<T>(problem, scoring, item, work);
-  // The lanes beside a few-rows panel are never written, only read along.
-  std::fill(work.scores, work.scores + work.score_floats, 0.0f);
+  // The lanes beside a few-rows panel are never written, only read along. Such panels come last.
+  if (panels > 0 && work.panels[panels - 1].kind == PanelKind::few) {
+    const std::int64_t used = std::max(call.schedule.key_tile, kStreams * kFewKeys) * kFewWidth;
+    std::fill(work.scores, work.scores + std::min(work.score_floats, used), 0.0f);
+  }
   walk_keys<T, Tiles>(ItemContext{problem, scoring, work}, call.schedule, item, panels);
   for (int i = 0; i < panels; ++i) finish_panel<T>(call, scoring, item, work, work.panels[i]);
   if (call.schedule.splits == 1) return;

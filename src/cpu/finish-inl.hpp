@@ -48,8 +48,7 @@ inline Normalisation normalise(const core::Problem& problem, double natural, Row
 template <class T>
 inline void finish_row(const core::Problem& problem, const Scoring& scoring, const Item& item,
                        std::int64_t row, RowState state, const float* unnormalised) {
-  const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
-  const std::int64_t query = row / problem.group();
+  const auto [head, query] = item.place(row);
   const Normalisation n = normalise(problem, scoring.natural, state, head);
   write_row(unnormalised, static_cast<std::size_t>(problem.value_dim), n.multiplier,
             static_cast<T*>(problem.output.data) + problem.output.offset(item.batch, head, query));

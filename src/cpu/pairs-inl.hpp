@@ -279,6 +279,12 @@ template <class Terms, int NV>
 HWY_NOINLINE void step_pairs(const ItemContext& c, const Panel& panel, Range range, std::size_t at,
                              Feed& feed) {
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
+  MaskLook look = look_at_mask<NV>(c.problem, panel, range, c.work.bias);
+  if (look.begin == look.end) return;
+  const std::size_t begin = look.begin - look.begin % 2;  // a pair stays whole, its hidden half is hidden below
+  look.open &= look.bits == nullptr || begin == look.begin;
+  range = {range.key0 + static_cast<std::int64_t>(begin), look.end - begin};
+  at += begin;
   const std::size_t pairs = (range.keys + 1) / 2;
   const Vec factor = hn::Set(F(), c.scoring.factor);
   float* const s = c.work.scores;
@@ -287,7 +293,7 @@ HWY_NOINLINE void step_pairs(const ItemContext& c, const Panel& panel, Range ran
   TESSERA_UNROLL
   for (int v = 0; v < NV; ++v) tile_sum[v] = hn::Zero(F());
   score_pairs<Terms, NV>(feed, at, range.keys, panel, static_cast<std::size_t>(c.problem.dim), s, tile_max);
-  adjust_scores<NV>(c, panel, range, s, tile_max);
+  adjust_scores<NV>(c, panel, range, look, begin, s, tile_max);
   feed.need_all();
   raise_max<NV>(tile_max, factor, panel.max, alpha, reference);
   const std::uint32_t *const p = as_pairs(s), *const v = as_pairs(feed.value().from(at).data);

@@ -15,15 +15,16 @@ enum class PanelKind {
   wide,    // rows in lanes, Q and O transposed
   narrow,  // the same at half the width
   few,     // dimensions in lanes, up to four rows
+  tiny,    // keys in lanes, up to four rows of a few dimensions
 };
 
 struct Panel {
   PanelKind kind = PanelKind::wide;
   int rows = 0;                               // real ones; the lanes after them are padding
   std::int64_t first_row = 0;                 // within the (batch entry, kv head)
-  float* query = nullptr;                     // [dim][width], or [row][query_stride] for few
+  float* query = nullptr;                     // [dim][width], or [row][query_stride] for few and tiny
   bool tiny_query = false;                    // pairs only: see pairs-inl.hpp
-  float* output = nullptr;                    // [value_dim][width], or [row][output_stride] for few
+  float* output = nullptr;                    // [value_dim][width], or [row][output_stride] for few and tiny
   float* max = nullptr;                       // [width]
   float* sum = nullptr;                       // [width]
   std::int64_t key_begin = 0, key_end = 0;    // keys that some row sees
@@ -49,11 +50,11 @@ struct Scoring {
 inline Scoring scoring_of(const core::Problem& p) {
   constexpr double kLog2E = 1.4426950408889634;
   Scoring s;
-  // A scale of 0 is no factor for the -inf of a hidden key, and neither is one that flushes to 0.
-  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind != core::MaskKind::none ||
-           std::fabs(p.scale) < std::numeric_limits<float>::min();
   s.flip_query = p.scale < 0;
   s.scale = std::fabs(p.scale);
+  // A scale whose factor is zero or infinite must not meet the infinity of a hidden key in one product.
+  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind == core::MaskKind::additive ||
+           !std::isnormal(static_cast<float>(s.scale * kLog2E));
   s.softcap = p.softcap;
   s.natural = s.full ? 1.0 : static_cast<double>(s.scale);
   s.factor = static_cast<float>(s.natural * kLog2E);

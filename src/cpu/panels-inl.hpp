@@ -14,9 +14,14 @@
 #include "cpu/panel.hpp"
 #include "cpu/schedule.hpp"
 #include "cpu/tiles-inl.hpp"
+#include "cpu/tiny-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
+
+// With at most this many keys no panel has rows in lanes: transposing Q and O would take longer than the
+// rest.
+inline constexpr std::int64_t kFewKeysAll = 2;
 
 // The scratch memory of one item. Built twice: over nothing to learn the size, then for real.
 struct Workspace {
@@ -26,8 +31,8 @@ struct Workspace {
     output_stride = static_cast<std::size_t>(padded(problem.value_dim));
     const std::int64_t tile = schedule.key_tile;
     const std::int64_t rows = schedule.max_item_rows;
-    max_panels =
-        rows / static_cast<std::int64_t>(kMaxWidth) + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
+    const std::int64_t panel = problem.keys <= kFewKeysAll ? kFew : static_cast<std::int64_t>(kMaxWidth);
+    max_panels = rows / panel + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
     // Panels are padded to their width; only the last few of an item can be.
     const std::int64_t width = rows + static_cast<std::int64_t>(kMaxWidth) * 2;
     key = carver.take<float>(tile * padded(problem.dim));
@@ -42,6 +47,8 @@ struct Workspace {
     states = carver.take<float>(2 * (width + max_panels * static_cast<std::int64_t>(kMaxWidth)));
     rows_in_transit = carver.take<float>(static_cast<std::int64_t>(kMaxWidth) *
                                          std::max(padded(problem.dim), padded(problem.value_dim)));
+    const bool tiny = problem.dim <= kTinyDim && problem.value_dim <= kTinyDim;
+    columns = carver.take<float>(tiny ? 2 * kTinyDim * static_cast<std::int64_t>(kColumn) : 0);
     panels = carver.take<Panel>(max_panels);
     bytes = carver.used();
   }
@@ -52,6 +59,7 @@ struct Workspace {
   float *queries, *outputs;
   std::int64_t score_floats;
   float *scores, *bias;
+  float* columns;          // a tile of K and of V, for tiny panels
   float* states;           // max and sum of every panel
   float* rows_in_transit;  // a panel's rows on their way in or out, not transposed
   Panel* panels;
@@ -64,22 +72,35 @@ HWY_INLINE std::size_t width_of(PanelKind kind) {
 }
 
 // With at most this many rows in all, the dim-in-lanes kernels take every one: the conversion of K and V
-// to float, which the other kernels need, would not pay.
-inline constexpr std::int64_t kFewRowsItem = 16;
+// to float, which the other kernels need, would not pay. Short heads give these kernels little to do per key
+// beside the sums across lanes and the softmax, in which half of their lanes are empty.
+HWY_INLINE std::int64_t few_rows_item(const core::Problem& problem) {
+  return problem.dim + problem.value_dim <= 64 ? kFew : 12;
+}
 
 // Counted from the end of all rows, not of the item's: where row tiles end depends on the thread count,
 // and the kind of a row's panel decides the order of its additions.
-HWY_INLINE PanelKind choose_kind(std::int64_t all_rows, std::int64_t rows_left) {
-  if (all_rows <= kFewRowsItem || rows_left <= kFew) return PanelKind::few;
-  return rows_left <= static_cast<std::int64_t>(kWidth<kNarrow>) ? PanelKind::narrow : PanelKind::wide;
+HWY_INLINE PanelKind choose_kind(const core::Problem& problem, const Scoring& scoring, std::int64_t all_rows,
+                                 std::int64_t rows_left) {
+  constexpr std::int64_t kLanesHere = kLanes, kNarrowRows = kWidth<kNarrow>;
+  const std::int64_t shortest = std::min(problem.dim, problem.value_dim);
+  const std::int64_t longest = std::max(problem.dim, problem.value_dim);
+  const bool plain = !scoring.full && problem.mask.kind == core::MaskKind::none;
+  if (plain && all_rows <= kFew && longest <= kTinyDim && kLanesHere > 1) return PanelKind::tiny;
+  const bool few_fits = shortest >= kLanesHere;
+  const bool few = all_rows <= few_rows_item(problem) || rows_left <= kFew || problem.keys <= kFewKeysAll;
+  if (few && few_fits) return PanelKind::few;
+  // A row or two beside a narrow panel cost less than doubling its width.
+  return rows_left <= kNarrowRows + (few_fits ? 2 : 0) ? PanelKind::narrow : PanelKind::wide;
 }
+
+HWY_INLINE bool rows_in_lanes(PanelKind kind) { return kind == PanelKind::wide || kind == PanelKind::narrow; }
 
 // What row r of the panel sees, and where.
 inline void place_row(const core::Problem& problem, const Item& item, std::int64_t keys, int r,
                       Panel* panel) {
   const std::int64_t row = panel->first_row + r;
-  const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
-  const std::int64_t query = row / problem.group();
+  const auto [head, query] = item.place(row);
   const std::int64_t position = query + problem.position_offset(keys);
   std::int64_t begin = item.key_begin, end = std::min(keys, item.key_end);
   if (problem.has_band) {
@@ -124,17 +145,18 @@ inline void load_queries(const core::Problem& problem, const Item& item, bool fl
   const std::size_t width = width_of(panel.kind), rows = static_cast<std::size_t>(panel.rows);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::int64_t row = panel.first_row + static_cast<std::int64_t>(r);
-    const std::int64_t head = item.kv_head * problem.group() + row % problem.group();
-    const T* const from = static_cast<const T*>(problem.query.data) +
-                          problem.query.offset(item.batch, head, row / problem.group());
+    const auto [head, query] = item.place(row);
+    const T* const from =
+        static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);
     float* const to = work.rows_in_transit + r * stride;
     convert_row(from, dim, to, hn::Zero(F()));
     if (flip) {
       for (std::size_t d = 0; d < dim; ++d) to[d] = -to[d];
     }
     if (panel.kind == PanelKind::few) place_few_query(to, dim, panel.query + r * stride);
+    if (panel.kind == PanelKind::tiny) std::copy(to, to + dim, panel.query + r * stride);
   }
-  if (panel.kind == PanelKind::few) return;
+  if (!rows_in_lanes(panel.kind)) return;
   if (rows < width) std::fill(panel.query, panel.query + dim * width, 0.0f);
   transpose(work.rows_in_transit, stride, rows, dim, panel.query, width);
 }
@@ -143,18 +165,15 @@ inline void load_queries(const core::Problem& problem, const Item& item, bool fl
 template <class T>
 inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, const Item& item,
                          const Workspace& work) {
-  const std::int64_t lanes = static_cast<std::int64_t>(kLanes);
-  const bool few_fits = problem.dim >= lanes && problem.value_dim >= lanes;
   const std::int64_t keys = problem.key_length(item.batch);
-  const std::int64_t all_rows = problem.group() * problem.queries;
+  const std::int64_t all_rows = item.group * problem.queries;
   float *query = work.queries, *output = work.outputs, *state = work.states;
   int count = 0;
   for (std::int64_t row = item.row_begin; row < item.row_end; ++count) {
     Panel& panel = work.panels[count];
-    panel.kind = choose_kind(all_rows, all_rows - row);
-    if (panel.kind == PanelKind::few && !few_fits) panel.kind = PanelKind::narrow;
+    panel.kind = choose_kind(problem, scoring, all_rows, all_rows - row);
     const std::int64_t width = static_cast<std::int64_t>(width_of(panel.kind));
-    const std::int64_t room = panel.kind == PanelKind::few ? kFew : width;
+    const std::int64_t room = rows_in_lanes(panel.kind) ? width : kFew;
     panel.rows = static_cast<int>(std::min(room, item.row_end - row));
     panel.first_row = row;
     panel.query = query;
@@ -166,9 +185,9 @@ inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, c
     panel.full_end = keys;
     for (int r = 0; r < panel.rows; ++r) place_row(problem, item, keys, r, &panel);
     load_queries<T>(problem, item, scoring.flip_query, work, panel);
-    const std::int64_t output_floats = panel.kind == PanelKind::few
-                                           ? room * static_cast<std::int64_t>(work.output_stride)
-                                           : width * problem.value_dim;
+    const std::int64_t output_floats = rows_in_lanes(panel.kind)
+                                           ? width * problem.value_dim
+                                           : room * static_cast<std::int64_t>(work.output_stride);
     std::fill(output, output + output_floats, 0.0f);
     std::fill(panel.max, panel.max + width, -kInf);
     std::fill(panel.sum, panel.sum + width, 0.0f);
@@ -187,13 +206,13 @@ inline void finish_panel(const Call& call, const Scoring& scoring, const Item& i
   const core::Problem& problem = *call.problem;
   const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
   const std::size_t width = width_of(panel.kind);
-  const bool few = panel.kind == PanelKind::few;
-  if (!few) transpose(panel.output, width, dim, width, work.rows_in_transit, work.output_stride);
+  const bool in_lanes = rows_in_lanes(panel.kind);
+  if (in_lanes) transpose(panel.output, width, dim, width, work.rows_in_transit, work.output_stride);
   const Spans spans(dim);
   for (int r = 0; r < panel.rows; ++r) {
     float* const row =
-        (few ? panel.output : work.rows_in_transit) + static_cast<std::size_t>(r) * work.output_stride;
-    if (few) {
+        (in_lanes ? work.rows_in_transit : panel.output) + static_cast<std::size_t>(r) * work.output_stride;
+    if (panel.kind == PanelKind::few) {
       // The overlapping last vector has its own slot; the lanes it shares are equal in both.
       if (spans.whole != spans.vectors) {
         hn::StoreU(hn::Load(F(), row + spans.whole * kLanes), F(), row + dim - kLanes);

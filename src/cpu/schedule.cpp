@@ -9,7 +9,6 @@ namespace {
 constexpr std::int64_t kTileBytes = 96 << 10;   // a K and V tile in f32: a part of a second-level cache
 constexpr std::int64_t kRowsBytes = 256 << 10;  // Q and O of a row tile: most of the rest of it
 constexpr std::int64_t kKeyStep = 24;           // a multiple of every target's key block
-constexpr std::int64_t kMaxKeyTile = 120;
 constexpr std::int64_t kMinRowTile = 32;  // at least kFewRowsItem, which must not be divided
 constexpr std::int64_t kMaxRowTile = 256;
 constexpr std::int64_t kFewRows = 64;     // so few rows that the key range is worth cutting
@@ -25,7 +24,8 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * 
 Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
   Schedule s;
   const std::int64_t row_bytes = (problem.dim + problem.value_dim) * 4;
-  s.rows = problem.group() * problem.queries;
+  s.group = problem.group();
+  s.rows = s.group * problem.queries;
   s.key_tile = std::clamp(kTileBytes / row_bytes / kKeyStep * kKeyStep, kKeyStep, kMaxKeyTile);
 
   s.key_chunk = std::max<std::int64_t>(problem.keys, 1);
@@ -52,6 +52,7 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
 // the last row tile comes first, because under a causal mask it is the longest.
 Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
   Item it;
+  it.group = group;
   it.split = index % splits;
   index /= splits;
   it.tile = row_tiles - 1 - index % row_tiles;

@@ -24,14 +24,27 @@ struct Blocking {
   std::int64_t wide_rows = 0;  // rows of a full panel
 };
 
+inline constexpr std::int64_t kMaxKeyTile = 120;
+
 struct Item {
   std::int64_t batch = 0, kv_head = 0;
   std::int64_t tile = 0, split = 0;
   std::int64_t row_begin = 0, row_end = 0;
   std::int64_t key_begin = 0, key_end = 0;  // before key_lengths
+  std::int64_t group = 1;
+
+  // Query head and query of a row. Divisions of 64 bits are slow, and most problems need none.
+  struct Place {
+    std::int64_t head, query;
+  };
+  Place place(std::int64_t row) const {
+    if (group == 1) return {kv_head, row};
+    return {kv_head * group + row % group, row / group};
+  }
 };
 
 struct Schedule {
+  std::int64_t group = 1;
   std::int64_t rows = 0;  // per (batch entry, kv head)
   std::int64_t row_tile = 0, row_tiles = 0;
   std::int64_t max_item_rows = 0;

@@ -1,5 +1,5 @@
-// Everything that happens to a score between Q*K^T and the softmax: scale, softcap, ALiBi, mask tensor,
-// band. Scores lie as s[key][row], rows in lanes, whichever kernel made them.
+// What happens to a score between Q*K^T and the softmax: scale, softcap, ALiBi, additive mask, band (a
+// boolean mask: masks-inl.hpp). Scores lie as s[key][row], rows in lanes, whichever kernel made them.
 #if defined(TESSERA_CPU_SCORES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_SCORES_INL
 #undef TESSERA_CPU_SCORES_INL
@@ -49,47 +49,7 @@ HWY_INLINE void hide_outside_band(const Panel& panel, std::int64_t key0, std::si
   }
 }
 
-template <class T>
-HWY_INLINE float mask_bias(const T* data, std::int64_t at) {
-  return to_float(data[at]);
-}
-HWY_INLINE float mask_bias(const std::uint8_t* data, std::int64_t at) { return data[at] != 0 ? 0.0f : -kInf; }
-
-// The mask tensor's part of this panel and tile, transposed to bias[key][row].
-template <int NV, class T>
-HWY_INLINE void gather_bias(const core::MaskTensor& mask, const Panel& panel, std::int64_t key0,
-                            std::size_t keys, float* bias) {
-  const T* const data = static_cast<const T*>(mask.data);
-  const std::int64_t stride = mask.strides[3];
-  for (int r = 0; r < panel.rows; ++r) {
-    std::int64_t at = panel.mask_offset[r] + key0 * stride;
-    // Rows that share a mask row (heads of a group, a broadcast query) copy instead of gathering again.
-    if (r > 0 && panel.mask_offset[r] == panel.mask_offset[r - 1]) {
-      for (std::size_t j = 0; j < keys; ++j) bias[j * kWidth<NV> + r] = bias[j * kWidth<NV> + r - 1];
-      continue;
-    }
-    for (std::size_t j = 0; j < keys; ++j, at += stride) bias[j * kWidth<NV> + r] = mask_bias(data, at);
-  }
-  for (std::size_t j = 0; j < keys; ++j) {
-    std::fill(bias + j * kWidth<NV> + panel.rows, bias + (j + 1) * kWidth<NV>, 0.0f);
-  }
-}
-
-template <int NV>
-HWY_NOINLINE void load_bias(const core::MaskTensor& mask, const Panel& panel, std::int64_t key0,
-                            std::size_t keys, float* bias) {
-  if (mask.kind == core::MaskKind::boolean) {
-    gather_bias<NV, std::uint8_t>(mask, panel, key0, keys, bias);
-  } else if (mask.dtype == TESSERA_F32) {
-    gather_bias<NV, float>(mask, panel, key0, keys, bias);
-  } else if (mask.dtype == TESSERA_F16) {
-    gather_bias<NV, F16>(mask, panel, key0, keys, bias);
-  } else {
-    gather_bias<NV, BF16>(mask, panel, key0, keys, bias);
-  }
-}
-
-// Dot products to finished natural scores, in place. bias is null without a mask tensor.
+// Dot products to finished natural scores, in place. bias is null without an additive mask.
 template <int NV>
 HWY_NOINLINE void finish_scores(const Scoring& scoring, bool alibi, const Panel& panel, std::int64_t key0,
                                 std::size_t keys, const float* bias, float* s, Vec (&tile_max)[NV]) {

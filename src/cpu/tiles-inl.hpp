@@ -76,11 +76,9 @@ HWY_INLINE void store_blocks(Vec v, float* out, std::size_t stride) {
 }
 
 // Four rows of kLanes floats become kLanes rows of four.
-HWY_INLINE void transpose_four(const float* from, std::size_t from_stride, float* to, std::size_t to_stride) {
+HWY_INLINE void transpose_four(Vec a, Vec b, Vec c, Vec d, float* to, std::size_t to_stride) {
   const F f32;
   const hn::RepartitionToWide<F> pairs;
-  const Vec a = hn::LoadU(f32, from), b = hn::LoadU(f32, from + from_stride);
-  const Vec c = hn::LoadU(f32, from + 2 * from_stride), d = hn::LoadU(f32, from + 3 * from_stride);
   const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(f32, a, b));
   const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(f32, a, b));
   const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(f32, c, d));
@@ -103,7 +101,9 @@ inline HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::size_t f
   whole = columns / kLanes * kLanes;
   for (; r + 4 <= rows; r += 4) {
     for (std::size_t c = 0; c < whole; c += kLanes) {
-      transpose_four(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+      const float* const at = from + r * from_stride + c;
+      transpose_four(load(at), load(at + from_stride), load(at + 2 * from_stride), load(at + 3 * from_stride),
+                     to + c * to_stride + r, to_stride);
     }
   }
 #endif
