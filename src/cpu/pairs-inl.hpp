@@ -281,7 +281,8 @@ HWY_NOINLINE void step_pairs(const ItemContext& c, const Panel& panel, Range ran
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
   MaskLook look = look_at_mask<NV>(c.problem, panel, range, c.work.bias);
   if (look.begin == look.end) return;
-  const std::size_t begin = look.begin - look.begin % 2;  // a pair stays whole, its hidden half is hidden below
+  const std::size_t begin =
+      look.begin - look.begin % 2;  // a pair stays whole, its hidden half is hidden below
   look.open &= look.bits == nullptr || begin == look.begin;
   range = {range.key0 + static_cast<std::int64_t>(begin), look.end - begin};
   at += begin;

@@ -71,6 +71,8 @@ TEST(Isolation, HiddenKeysChangeNothing) {
         "b4 h4/2 q9 k130 d64 f32 lengths", "b4 h4/2 q1 k300 d64 f16 lengths",
         "b2 h2 q33 k33 d64 f32 mask=boolean", "b2 h8/2 q2 k200 d64 f16 mask=boolean",
         "b2 h2 q33 k33 d64 f32 mask=additive", "b1 h8/2 q3 k150 d64 f16 mask=additive",
+        "b2 h2 q3 k300 d5 v2 f32 causal=bottom-right", "b4 h2/1 q2 k130 d8 v3 f16 lengths",
+        "b1 h2 q4 k50 d1 bf16 align=bottom-right window=9,3",
         "b4 h2 q17 k50 d64 f32 causal=bottom-right lengths sinks"}) {
     const Case c = case_of(words);
     for (const tessera_device& device : kernels_here()) {
@@ -143,9 +145,10 @@ TEST(Isolation, AloneGivesTheSameBitsAsInABatch) {
 }
 
 TEST(Isolation, ThreadCountsChangeNothing) {
-  for (const char* words : {"b2 h4/2 q70 k130 d64 f32", "b1 h8/2 q1 k5000 d64 f16",
-                            "b1 h2/1 q5 k3000 d128 f32", "b1 h1 q300 k300 d64 bf16 causal=bottom-right",
-                            "b3 h2 q33 k90 d40 f32 lengths sinks mask=additive"}) {
+  for (const char* words :
+       {"b2 h4/2 q70 k130 d64 f32", "b1 h8/2 q1 k5000 d64 f16", "b1 h2/1 q5 k3000 d128 f32",
+        "b1 h1 q300 k300 d64 bf16 causal=bottom-right", "b3 h2 q33 k90 d40 f32 lengths sinks mask=additive",
+        "b3 h2/1 q2 k5000 d4 v7 f32", "b2 h2 q90 k2 d64 f32", "b1 h3 q57 k130 d24 f32"}) {
     for (tessera_device device : kernels_here()) {
       Instance instance(case_of(words), Input::normal, 2);
       device.threads = 1;
