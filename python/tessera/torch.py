@@ -137,7 +137,6 @@ def _quick(query, key, value, attn_mask, is_causal, scale, enable_gqa, prefer):
         return None  # the long way finds out what was wrong, and says so
 
 
-@torch.compiler.allow_in_graph  # one guard instead of one for all that is looked at here
 def sdpa(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, prefer="faster"
 ):
@@ -146,6 +145,11 @@ def sdpa(
     The rest goes to PyTorch; last_fallback() then says why. prefer="tessera" keeps all that Tessera can compute.
     Arguments that PyTorch refuses are refused by PyTorch, in its own words.
     """
+    return _sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, prefer)
+
+
+@torch.compiler.allow_in_graph  # one guard instead of one for everything that is looked at here
+def _sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, prefer):
     if prefer != "faster":
         check_choice(prefer)
     if dropout_p == 0.0:
@@ -179,7 +183,6 @@ def _pytorch(query, key, value, attn_mask, *arguments, **options):
     return _pytorch_sdpa(query, key, value, attn_mask, *arguments, **options)
 
 
-@torch.compiler.allow_in_graph
 def _insisting_sdpa(*arguments, **options):
     return sdpa(*arguments, **options, prefer="tessera")
 

@@ -145,3 +145,19 @@ def test_host_and_gpu_do_not_mix():
         tessera.attend(q, k.cpu(), v)
     with pytest.raises(ValueError, match="out is on the CPU"):
         tessera.attend(q, k, v, out=torch.empty_like(q, device="cpu"))
+
+
+def test_what_pytorch_computes_faster_goes_there():
+    q, k, v = on_gpu(28, 1, 8, 8, 70, 600, 64, torch.bfloat16)
+    mask = torch.rand(70, 600, device="cuda") < 0.9
+    for arguments, why in (
+        ((q, k, v, mask), "attn_mask is given on a GPU"),
+        ((q[:, :, :1], k, v), "query has one row"),
+        ((q[:, :, :8], k, v), "query has few rows and heads"),
+        ((q.float(), k.float(), v.float()), "query is float32 on a GPU"),
+    ):
+        with tessera.torch.patched() as report:
+            theirs = F.scaled_dot_product_attention(*arguments)
+        assert report.calls == 0 and why in str(report)
+        ours = no_fallback(lambda: F.scaled_dot_product_attention(*arguments), prefer="tessera")  # noqa: B023
+        torch.testing.assert_close(ours, theirs, **tolerance(torch.bfloat16))
