@@ -77,6 +77,7 @@ def _weights(x: Inputs, options: Options) -> _Weights:
     if x.mask is not None and x.mask.dtype == torch.bool:
         hidden = hidden | ~x.mask
     elif x.mask is not None:
+        hidden = hidden | (x.mask == float("-inf"))  # whatever the score is, NaN included
         s = s + x.mask.to(s.dtype)
     s = s.masked_fill(hidden, float("-inf"))
 

@@ -78,6 +78,7 @@ def _reference(options: Options, names: tuple[str, ...], operands):
     if "mask" in x and x["mask"].dtype == bool:
         hidden = hidden | ~x["mask"]
     elif "mask" in x:
+        hidden = hidden | (x["mask"] == -jnp.inf)  # whatever the score is, NaN included
         s = s + x["mask"].astype(jnp.float32)
     hidden = jnp.broadcast_to(hidden, s.shape) | (s == -jnp.inf)
 

@@ -61,6 +61,7 @@ def _evaluate(q, k, v, number, *, mask=None, causal=None, window=None, scale=Non
                 unseen = unseen | ~full_mask[b, h]
             elif full_mask is not None:
                 bias = full_mask[b, h].astype(number)
+                unseen = unseen | (bias == -np.inf)
                 s, terms = s + bias, terms + np.where(np.isfinite(bias), np.abs(bias), 0)
             s = np.where(unseen, number(-np.inf), s)
             top = s.max(axis=1, initial=-np.inf)
