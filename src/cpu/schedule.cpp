@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kTileBytes = 96 << 10;   // a K and V tile in f32: a part of a second-level cache
 constexpr std::int64_t kRowsBytes = 256 << 10;  // Q and O of a row tile: most of the rest of it
 constexpr std::int64_t kKeyStep = 24;           // a multiple of every target's key block
-constexpr std::int64_t kMinRowTile = 32;  // at least few_rows_item, which must not be divided
+constexpr std::int64_t kMinRowTile = 32;        // at least few_rows_item, which must not be divided
 constexpr std::int64_t kMaxRowTile = 256;
 constexpr std::int64_t kFewRows = 64;     // so few rows that the key range is worth cutting
 constexpr std::int64_t kMinChunk = 2040;  // keys
