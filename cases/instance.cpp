@@ -225,7 +225,9 @@ void Instance::Impl::make_dominant() {
   fill_with(problem.query, random(kQuery),
             [&](std::int64_t, std::int64_t d, double draw) { return along(d) + 0.25 * draw; });
   if (c.keys == 0) return;
-  const double length = std::clamp(50 / (scale() * static_cast<double>(c.dim)), -1000.0, 1000.0);
+  // At a scale of 0 no key can dominate; a long one would only overflow.
+  const double per_unit = scale() * static_cast<double>(c.dim);
+  const double length = per_unit == 0 ? 1.0 : std::clamp(50 / per_unit, -1000.0, 1000.0);
   const tessera_tensor& key = problem.key;
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t h = 0; h < c.kv_heads; ++h) {

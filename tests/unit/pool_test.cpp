@@ -233,7 +233,7 @@ std::size_t stack_used(std::size_t bytes, const std::function<void()>& body) {
 }
 
 // docs/api.md promises this much.
-constexpr std::size_t kPromisedStack = 32 << 10;
+constexpr std::size_t kPromisedStack = 48 << 10;
 
 TEST(Stack, ACallFitsInWhatIsPromised) {
   if (kSanitized) GTEST_SKIP() << "skipped: sanitizers put red zones and shadow calls on the stack";
