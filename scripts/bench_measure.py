@@ -196,7 +196,8 @@ def environment(device: str) -> dict:
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         # TESSERA_COMMIT: for a copy of the tree without its history.
         "commit": os.environ.get("TESSERA_COMMIT") or _first_line("git", "describe", "--always", "--dirty", "--abbrev=12"),
-        "command": shlex.join(sys.argv),
+        # Without the folders of this machine.
+        "command": shlex.join(pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv),
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "versions": versions,
