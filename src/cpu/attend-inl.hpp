@@ -13,6 +13,7 @@
 #include "cpu/finish-inl.hpp"
 #include "cpu/lanes-inl.hpp"
 #include "cpu/masks-inl.hpp"
+#include "cpu/one-key-inl.hpp"
 #include "cpu/panels-inl.hpp"
 #include "cpu/scores-inl.hpp"
 
@@ -159,10 +160,6 @@ struct Rows {
   std::int64_t stride;
 };
 
-struct KeySpan {
-  std::int64_t begin, end;
-};
-
 // Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
 template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
@@ -192,29 +189,42 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
   }
 }
 
-// The only panel of its item, with keys in lanes.
-HWY_INLINE void step_tiny(const ItemContext& c, const Panel& panel, Range range, std::size_t at, Feed& feed) {
-  feed.need_all();
+// Walks keys begin ... end for the only panel of its item, with keys in lanes. As in walk_tiles, tile borders
+// lie at fixed keys.
+template <class T>
+HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) {
+  constexpr std::int64_t kTile = kColumn;
+  const Rows<T> k(c.problem.key, item), v(c.problem.value, item);
+  const Panel& panel = c.work.panels[0];
+  const std::size_t dim = static_cast<std::size_t>(c.problem.dim);
+  const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
+  float* const key = c.work.columns;
+  float* const value = key + kTinyDim * kColumnStride;
+  float* const scratch = value + kTinyDim * kColumnStride;
   TinyRow row{};
-  row.dim = static_cast<std::size_t>(c.problem.dim);
-  row.value_dim = static_cast<std::size_t>(c.problem.value_dim);
-  float* const value = c.work.columns + row.dim * kColumn;
-  to_columns(feed.key().from(at), range.keys, row.dim, c.work.columns);
-  to_columns(feed.value().from(at), range.keys, row.value_dim, value);
-  row.key = c.work.columns;
+  row.dim = dim;
+  row.value_dim = value_dim;
+  row.key = key;
   row.value = value;
-  row.s = c.work.scores;
-  const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
-  for (int r = 0; r < panel.rows; ++r) {
-    const std::int64_t first = std::max(panel.begin[r], range.key0), last = std::min(panel.end[r], end);
-    if (first >= last) continue;
-    row.from = static_cast<std::size_t>(first - range.key0);
-    row.to = static_cast<std::size_t>(last - range.key0);
-    row.query = panel.query + static_cast<std::size_t>(r) * c.work.query_stride;
-    row.output = panel.output + static_cast<std::size_t>(r) * c.work.output_stride;
-    row.max = panel.max + r;
-    row.sum = panel.sum + r;
-    feed.careful() ? step_tiny_row<true>(row, c.scoring.factor) : step_tiny_row<false>(row, c.scoring.factor);
+  row.s = scratch + kTinyDim * kColumnStride;
+  std::int64_t border = item.key_begin + (keys.begin - item.key_begin) / kTile * kTile;
+  for (; border < keys.end; border += kTile) {
+    const std::int64_t end = std::min(border + kTile, keys.end);
+    const std::size_t count = static_cast<std::size_t>(end - border);
+    to_columns(as_floats(k.row(border), k.stride, count, dim, scratch), count, dim, key);
+    to_columns(as_floats(v.row(border), v.stride, count, value_dim, scratch), count, value_dim, value);
+    const bool careful = !finite_columns(value, count, value_dim);
+    for (int r = 0; r < panel.rows; ++r) {
+      const std::int64_t first = std::max(panel.begin[r], border), last = std::min(panel.end[r], end);
+      if (first >= last) continue;
+      row.from = static_cast<std::size_t>(first - border);
+      row.to = static_cast<std::size_t>(last - border);
+      row.query = panel.query + static_cast<std::size_t>(r) * c.work.query_stride;
+      row.output = panel.output + static_cast<std::size_t>(r) * c.work.output_stride;
+      row.max = panel.max + r;
+      row.sum = panel.sum + r;
+      careful ? step_tiny_row<true>(row, c.scoring.factor) : step_tiny_row<false>(row, c.scoring.factor);
+    }
   }
 }
 
@@ -225,8 +235,6 @@ HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, 
     step_lanes<kWide>(c, panel, range, at, feed);
   } else if (panel.kind == PanelKind::narrow) {
     step_lanes<kNarrow>(c, panel, range, at, feed);
-  } else if (panel.kind == PanelKind::tiny) {
-    step_tiny(c, panel, range, at, feed);
   } else {
     feed.need_all();
     const auto stream = [&](FloatTile rows) HWY_ATTR {
@@ -316,8 +324,10 @@ HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const 
     keys.end = std::max(keys.end, panel.key_end);
   }
   if (keys.begin >= keys.end) return;
-  // By the rows of the problem, not of the item: see choose_kind.
-  if (schedule.rows <= few_rows_item(c.problem) && c.work.panels[0].kind == PanelKind::few) {
+  if (c.work.panels[0].kind == PanelKind::tiny) {
+    walk_tiny<T>(c, item, keys);
+    // By the rows of the problem, not of the item: see choose_kind.
+  } else if (schedule.rows <= few_rows_item(c.problem) && c.work.panels[0].kind == PanelKind::few) {
     walk_few<T>(c, item, panels, keys);
   } else {
     walk_tiles<Tiles>(c, schedule, item, panels, keys);
@@ -330,6 +340,7 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
   const Scoring scoring = scoring_of(problem);
   const Item item = call.schedule.item(problem, index);
   const Workspace work(problem, call.schedule, scratch);
+  if (has_one_key(problem, scoring)) return attend_one_key<T>(problem, scoring, item, work);
   const int panels = set_up_panels<T>(problem, scoring, item, work);
   // The lanes beside a few-rows panel are never written, only read along. Such panels come last.
   if (panels > 0 && work.panels[panels - 1].kind == PanelKind::few) {

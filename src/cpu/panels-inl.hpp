@@ -48,7 +48,8 @@ struct Workspace {
     rows_in_transit = carver.take<float>(static_cast<std::int64_t>(kMaxWidth) *
                                          std::max(padded(problem.dim), padded(problem.value_dim)));
     const bool tiny = problem.dim <= kTinyDim && problem.value_dim <= kTinyDim;
-    columns = carver.take<float>(tiny ? 2 * kTinyDim * static_cast<std::int64_t>(kColumn) : 0);
+    // K, V, rows as floats, scores.
+    columns = carver.take<float>(tiny ? (3 * kTinyDim + 1) * static_cast<std::int64_t>(kColumnStride) : 0);
     panels = carver.take<Panel>(max_panels);
     bytes = carver.used();
   }
@@ -59,7 +60,7 @@ struct Workspace {
   float *queries, *outputs;
   std::int64_t score_floats;
   float *scores, *bias;
-  float* columns;          // a tile of K and of V, for tiny panels
+  float* columns;          // for tiny panels: see walk_tiny
   float* states;           // max and sum of every panel
   float* rows_in_transit;  // a panel's rows on their way in or out, not transposed
   Panel* panels;
@@ -96,21 +97,31 @@ HWY_INLINE PanelKind choose_kind(const core::Problem& problem, const Scoring& sc
 
 HWY_INLINE bool rows_in_lanes(PanelKind kind) { return kind == PanelKind::wide || kind == PanelKind::narrow; }
 
+struct KeySpan {
+  std::int64_t begin, end;
+};
+
+// The keys of the item that the band and key lengths let a query see; 0, 0 if there are none.
+HWY_INLINE KeySpan visible_keys(const core::Problem& problem, const Item& item, std::int64_t keys,
+                                std::int64_t query) {
+  KeySpan seen{item.key_begin, std::min(keys, item.key_end)};
+  if (problem.has_band) {
+    const std::int64_t position = query + problem.position_offset(keys);
+    seen.begin = std::max(seen.begin, position - problem.left);
+    seen.end = std::min(seen.end, position + problem.right + 1);
+  }
+  return seen.begin < seen.end ? seen : KeySpan{0, 0};
+}
+
 // What row r of the panel sees, and where.
 inline void place_row(const core::Problem& problem, const Item& item, std::int64_t keys, int r,
                       Panel* panel) {
   const std::int64_t row = panel->first_row + r;
   const auto [head, query] = item.place(row);
-  const std::int64_t position = query + problem.position_offset(keys);
-  std::int64_t begin = item.key_begin, end = std::min(keys, item.key_end);
-  if (problem.has_band) {
-    begin = std::max(begin, position - problem.left);
-    end = std::min(end, position + problem.right + 1);
-  }
-  if (begin >= end) begin = end = 0;
+  const auto [begin, end] = visible_keys(problem, item, keys, query);
   panel->begin[r] = begin;
   panel->end[r] = end;
-  panel->position[r] = position;
+  panel->position[r] = query + problem.position_offset(keys);
   panel->slope[r] = 0;
   if (problem.alibi_slopes != nullptr) {
     panel->slope[r] =
