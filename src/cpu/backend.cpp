@@ -25,10 +25,21 @@ std::size_t partial_bytes(const core::Problem& problem, const Schedule& schedule
   return floats == 0 ? 0 : static_cast<std::size_t>(floats + 16) * sizeof(float);
 }
 
+// Work of less than about ten microseconds is done before a helper has woken up, and waking one costs the
+// caller as much. A pool of the user's own is asked whatever the size: its threads may well be awake.
+int useful_threads(const core::Problem& problem, const tessera_device& device) {
+  constexpr double kWorthHelp = 1e5;              // multiply-adds
+  constexpr double kPerRow = 64, kPerScore = 16;  // what a row and an exponential cost beside them
+  const double rows = static_cast<double>(problem.batch * problem.heads * problem.queries);
+  const double dims = static_cast<double>(problem.dim + problem.value_dim);
+  const double work = rows * (kPerRow + dims + static_cast<double>(problem.keys) * (kPerScore + dims));
+  return device.run_tasks == nullptr && work < kWorthHelp ? 1 : thread_count(device.threads);
+}
+
 }  // namespace
 
 core::Launch geometry(const Target& target, const core::Problem& problem, const tessera_device& device) {
-  const int wanted = thread_count(device.threads);
+  const int wanted = useful_threads(problem, device);
   const Schedule schedule = make_schedule(problem, target.blocking, wanted);
   core::Launch launch;
   launch.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(schedule.items, 1, wanted));
@@ -45,8 +56,8 @@ core::Launch geometry(const Target& target, const core::Problem& problem, const 
                                  schedule.key_chunk);
   }
   if (device.threads == 0 && environment_threads().count > 0) {
-    launch.reason += fmt::format("; {} asks for {} thread{}", environment_threads().variable, wanted,
-                                 wanted == 1 ? "" : "s");
+    launch.reason += fmt::format("; {} asks for {} thread{}", environment_threads().variable,
+                                 environment_threads().count, environment_threads().count == 1 ? "" : "s");
   }
   return launch;
 }
@@ -76,7 +87,7 @@ core::Status out_of_memory(std::size_t bytes) {
 // Whatever may fail comes before the first item, so that a failure leaves the output untouched; a helper
 // thread that finds no scratch memory stays out instead.
 core::Status launch(const Target& target, const core::Problem& problem, const tessera_device& device) {
-  const int threads = thread_count(device.threads);
+  const int threads = useful_threads(problem, device);
   Call call;
   call.problem = &problem;
   call.schedule = make_schedule(problem, target.blocking, threads);

@@ -1,8 +1,8 @@
 // Worker threads: see pool.hpp.
 //
 // A call is a Job on its caller's stack, linked into the pool's list while it can still use helpers.
-// Items are handed out by one atomic counter. A worker that runs out of work polls for a few
-// microseconds before it sleeps, so that a stream of small calls does not pay a wake-up each.
+// Items are handed out by one atomic counter. A worker that runs out of work polls for some
+// tens of microseconds before it sleeps, so that a stream of small calls does not pay a wake-up each.
 #include "cpu/pool.hpp"
 
 #include <pthread.h>
@@ -20,7 +20,9 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int kPolls = 400;  // roughly 10 to 20 us, about what a sleep and a wake-up cost
+// Some tens of microseconds: about what a sleep and a wake-up cost, and what a caller of small problems does
+// between two of them.
+constexpr int kPolls = 2000;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -123,6 +125,14 @@ class Pool {
     std::unique_lock lock(mutex_);
     while (true) {
       Job* job = find();
+      if (job != nullptr && job->cpu == sched_getcpu()) {
+        // Before joining: the move can take longer than the job, and its caller would wait for us.
+        const int cpu = job->cpu;
+        lock.unlock();
+        step_aside(cpu);
+        lock.lock();
+        job = find();
+      }
       if (job != nullptr) {
         help(*job, lock);
         continue;
@@ -140,7 +150,6 @@ class Pool {
     --job.wanted;
     job.helpers.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
-    step_aside(job.cpu);
     if (job.task->enter()) job.work();
     lock.lock();
     if (job.helpers.fetch_sub(1, std::memory_order_release) == 1) left_.notify_all();

@@ -158,6 +158,24 @@ TEST(Api, PlanNamesAKernelAndCountsTheWork) {
   EXPECT_NE(tessera::explain(p, tessera::cpu()).find(plan.kernel), std::string::npos);
 }
 
+// A helper would wake up when the work is done; only a pool of the user's own is asked all the same.
+TEST(Api, SmallWorkStaysWithTheCaller) {
+  std::vector<float> memory(4 * 8 * 256 * 64);
+  const auto tensor = [&](std::size_t at, std::int64_t rows) {
+    return tessera::tensor(memory.data() + at * memory.size() / 4, {1, 8, rows, 64});
+  };
+  const auto threads = [&](std::int64_t rows) {
+    return tessera::plan({.query = tensor(0, rows),
+                          .key = tensor(1, rows),
+                          .value = tensor(2, rows),
+                          .output = tensor(3, rows)},
+                         tessera::cpu({.threads = 2}))
+        .threads;
+  };
+  EXPECT_EQ(threads(4), 1);
+  EXPECT_EQ(threads(256), 2);
+}
+
 TEST(Api, ExplainTellsWhyNot) {
   Tiny t;
   tessera::Attention p = t.problem();
