@@ -41,7 +41,7 @@ def _is_decode(query, key, value, mask) -> bool:
 
 def _is_few_rows(query, key, value, mask) -> bool:
     rows, keys = query.shape[-2], key.shape[-2]
-    return rows <= 16 and keys > 256 and math.prod(query.shape[:-2]) < _H200_MULTIPROCESSORS
+    return rows < 64 and keys > 256 and math.prod(query.shape[:-2]) < _H200_MULTIPROCESSORS
 
 
 ROWS = (
@@ -51,7 +51,7 @@ ROWS = (
         wants_gradient,
         "a gradient is wanted, and Tessera has no backward kernel yet: its backward pass recomputes and stores the scores",
         "2 Zen 3 cores, AVX2, forward and backward: float32 0.18 to 0.74 from 1,024 down to 128 rows; bfloat16 1.0 to 2.6, "
-        "because PyTorch has no fast bfloat16 there, but memory grows with rows x keys; a GPU: not measured, same formula",
+        "because PyTorch has no fast bfloat16 there, but memory grows with rows x keys; H200, 2 x 8 heads of 512 rows, float32: 0.12",
         {"query": (2, 8, 512, 64), "key": (2, 8, 512, 64), "dtype": "float32", "gradient": True},
     ),
     Row(
@@ -83,7 +83,9 @@ ROWS = (
         ("cuda",),
         _is_few_rows,
         "query has few rows and heads on a GPU, where Tessera's kernels do not split the keys yet",
-        "H200, dim 128, cold: 1 x 32/8 heads, 8 rows x 32,768 keys 0.26 (8 x 32/8 heads, 8 x 16,384: 2.5, not sent away)",
+        "H200, dim 128, graph replays: 2 to 32 rows of 1 x 32/8 heads 1.0 at 300 keys, 0.86 at 1,024, 0.74 at 32,768; of 8 x 16 heads "
+        "1.0, 0.98 and 0.71 to 0.82; of 8 x 32/8 heads 1.36 to 1.67, not sent away; 64 rows and more 1.0 to 2.2, but 8 x 16 heads "
+        "at 32,768 keys 0.88",
         {"query": (1, 32, 8, 128), "key": (1, 8, 32768, 128), "dtype": "bfloat16"},
     ),
 )

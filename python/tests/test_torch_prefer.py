@@ -55,6 +55,8 @@ def test_what_stays():
     assert row_for("cpu", (1, 32, 1, 128), (1, 8, 4096, 128)) is None
     assert row_for("cuda", LONG, LONG) is None
     assert row_for("cuda", (8, 32, 8, 128), (8, 8, 16384, 128)) is None  # measured ahead
+    assert row_for("cuda", (1, 32, 63, 128), (1, 8, 8192, 128)) is not None
+    assert row_for("cuda", (1, 32, 64, 128), (1, 8, 8192, 128)) is None
     assert row_for("cuda", (1, 8, 1, 64), (1, 8, 256, 64)) is None
     with torch.no_grad():
         assert row_for("cpu", LONG, LONG, gradient=True) is None
