@@ -45,8 +45,10 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
   const auto row_of = [&](const auto& tensor) {
     return static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0);
   };
-  convert_row(row_of(problem.key), dim, work.key, hn::Zero(F()));
-  convert_row(row_of(problem.value), value_dim, work.value, hn::Zero(F()));
+  if (keys > 0) {  // what is past the length is not read
+    convert_row(row_of(problem.key), dim, work.key, hn::Zero(F()));
+    convert_row(row_of(problem.value), value_dim, work.value, hn::Zero(F()));
+  }
   std::fill(work.outputs, work.outputs + value_dim, 0.0f);  // of a row that sees nothing
   for (std::int64_t row = item.row_begin; row < item.row_end; ++row) {
     const auto [head, query] = item.place(row);
