@@ -14,7 +14,7 @@ Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stri
 
 // A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
 int reach(const core::Problem& problem, std::int64_t keys_away) {
-  return problem.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway)) : kFarAway;
+  return problem.visible.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway)) : kFarAway;
 }
 
 MaskTensorKind mask_kind(const core::MaskTensor& mask) {
@@ -54,18 +54,30 @@ core::Status within_limits(const core::Problem& p) {
   return {};
 }
 
+core::Status tensor_cores_take(const core::Problem& p, int most_dim) {
+  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
+    return core::unsupported(
+        fmt::format("dtype is {}; f16 and bf16 are accepted", core::dtype_name(p.dtype)));
+  }
+  if (p.dim > most_dim || p.value_dim > most_dim) {
+    return core::unsupported(
+        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most_dim));
+  }
+  return within_limits(p);
+}
+
 Params translate(const core::Problem& problem, int pack) {
   Params p{};
   p.query = problem.query.data;
-  p.key = problem.key.data;
-  p.value = problem.value.data;
-  p.output = problem.output.data;
-  p.lse = problem.lse;
+  p.key = problem.kv.key.data;
+  p.value = problem.kv.value.data;
+  p.output = problem.out.rows.data;
+  p.lse = problem.out.lse;
   p.query_strides = strides_of(problem.query);
-  p.key_strides = strides_of(problem.key);
-  p.value_strides = strides_of(problem.value);
-  p.output_strides = strides_of(problem.output);
-  p.lse_strides = {problem.lse_strides[0], problem.lse_strides[1], problem.lse_strides[2]};
+  p.key_strides = strides_of(problem.kv.key);
+  p.value_strides = strides_of(problem.kv.value);
+  p.output_strides = strides_of(problem.out.rows);
+  p.lse_strides = {problem.out.lse_strides[0], problem.out.lse_strides[1], problem.out.lse_strides[2]};
   p.batch = static_cast<int>(problem.batch);
   p.heads = static_cast<int>(problem.heads);
   p.kv_heads = static_cast<int>(problem.kv_heads);
@@ -75,42 +87,69 @@ Params translate(const core::Problem& problem, int pack) {
   p.value_dim = static_cast<int>(problem.value_dim);
   p.group = static_cast<int>(problem.group());
   p.pack = tile::make_divider(pack);
-  p.scale = problem.scale;
-  p.scale_log2 = problem.scale * tile::kLog2E;
-  p.softcap = problem.softcap;
-  p.left = reach(problem, problem.left);
-  p.right = reach(problem, problem.right);
-  p.align_bottom_right = problem.align_bottom_right ? 1 : 0;
-  p.mask_kind = mask_kind(problem.mask);
-  p.mask = problem.mask.data;
-  std::copy(problem.mask.strides.begin(), problem.mask.strides.end(), p.mask_strides);
-  if (problem.key_lengths_dtype == TESSERA_I32)
-    p.key_lengths_i32 = static_cast<const int*>(problem.key_lengths);
+  p.scale = problem.scoring.scale;
+  p.scale_log2 = problem.scoring.scale * tile::kLog2E;
+  p.softcap = problem.scoring.softcap;
+  p.left = reach(problem, problem.visible.left);
+  p.right = reach(problem, problem.visible.right);
+  p.align_bottom_right = problem.visible.align_bottom_right ? 1 : 0;
+  p.mask_kind = mask_kind(problem.visible.mask);
+  p.mask = problem.visible.mask.data;
+  std::copy(problem.visible.mask.strides.begin(), problem.visible.mask.strides.end(), p.mask_strides);
+  if (problem.kv.lengths_dtype == TESSERA_I32)
+    p.key_lengths_i32 = static_cast<const int*>(problem.kv.lengths);
   else
-    p.key_lengths_i64 = static_cast<const long long*>(problem.key_lengths);
-  p.key_lengths_stride = problem.key_lengths_stride;
-  p.alibi_slopes = problem.alibi_slopes;
-  p.alibi_batch_stride = problem.alibi_batch_stride;
-  p.alibi_head_stride = problem.alibi_head_stride;
-  p.sinks = problem.sinks;
-  p.sinks_stride = problem.sinks_stride;
+    p.key_lengths_i64 = static_cast<const long long*>(problem.kv.lengths);
+  p.key_lengths_stride = problem.kv.lengths_stride;
+  p.alibi_slopes = problem.scoring.alibi_slopes.data;
+  p.alibi_batch_stride = problem.scoring.alibi_slopes.batch_stride;
+  p.alibi_head_stride = problem.scoring.alibi_slopes.head_stride;
+  p.sinks = problem.scoring.sinks.data;
+  p.sinks_stride = problem.scoring.sinks.head_stride;
   p.longest_first = later_rows_see_more(problem) ? 1 : 0;
   return p;
 }
 
+void place(Params* p, const core::Addresses& at) {
+  using core::TensorId;
+  p->query = at[TensorId::query];
+  p->key = at[TensorId::key];
+  p->value = at[TensorId::value];
+  p->output = at[TensorId::output];
+  p->lse = static_cast<float*>(at[TensorId::lse]);
+  p->mask = at[TensorId::mask];
+  if (p->key_lengths_i32 != nullptr) p->key_lengths_i32 = static_cast<const int*>(at[TensorId::key_lengths]);
+  if (p->key_lengths_i64 != nullptr)
+    p->key_lengths_i64 = static_cast<const long long*>(at[TensorId::key_lengths]);
+  p->alibi_slopes = static_cast<const float*>(at[TensorId::alibi_slopes]);
+  p->sinks = static_cast<const float*>(at[TensorId::sinks]);
+}
+
+runtime::Step step_of(const char* kernel, const core::Problem& problem, int pack) {
+  runtime::Step step;
+  step.kernel = kernel;
+  step.set_params(translate(problem, pack));
+  step.place = [](void* params, const core::Addresses& at) {
+    place(static_cast<Params*>(params), at);
+    return core::Status{};
+  };
+  return step;
+}
+
 bool rows_of_16_bytes(const core::Problem& p) {
   return rows_of_16_bytes(p, p.query, p.heads, p.queries, p.dim) &&
-         rows_of_16_bytes(p, p.key, p.kv_heads, p.keys, p.dim) &&
-         rows_of_16_bytes(p, p.value, p.kv_heads, p.keys, p.value_dim) &&
-         rows_of_16_bytes(p, p.output, p.heads, p.queries, p.value_dim);
+         rows_of_16_bytes(p, p.kv.key, p.kv_heads, p.keys, p.dim) &&
+         rows_of_16_bytes(p, p.kv.value, p.kv_heads, p.keys, p.value_dim) &&
+         rows_of_16_bytes(p, p.out.rows, p.heads, p.queries, p.value_dim);
 }
 
 bool plain_scores(const core::Problem& p) {
-  return p.softcap == 0 && p.alibi_slopes == nullptr && p.mask.kind == core::MaskKind::none;
+  return p.scoring.softcap == 0 && p.scoring.alibi_slopes.data == nullptr &&
+         p.visible.mask.kind == core::MaskKind::none;
 }
 
 bool later_rows_see_more(const core::Problem& p) {
-  return p.has_band && p.right < kFarAway && p.left >= p.keys;
+  return p.visible.has_band && p.visible.right < kFarAway && p.visible.left >= p.keys;
 }
 
 std::string padding_words(const core::Problem& p, int dim, int value_dim) {

@@ -5,14 +5,22 @@
 
 #include "core/problem.hpp"
 #include "cuda/params.hpp"
+#include "cuda/runtime/step.hpp"
 
 namespace tessera::cuda {
 
 // OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
 core::Status within_limits(const core::Problem& problem);
 
+// The same, and f16 or bf16 with head dims up to this.
+core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
+
 // `pack`: query heads that share a block's rows, 1 or problem.group().
 Params translate(const core::Problem& problem, int pack);
+// The same parameters for tensors elsewhere.
+void place(Params* params, const core::Addresses& at);
+// A launch with these parameters; what is launched, and how large, is still to be said.
+runtime::Step step_of(const char* kernel, const core::Problem& problem, int pack);
 
 // Every row of query, key, value and output starts at a multiple of 16 bytes and is one long.
 bool rows_of_16_bytes(const core::Problem& problem);

@@ -26,10 +26,9 @@ struct Choice {
 // Of a problem that is supported, on a GPU of so many SMs.
 Choice choose(const core::Problem& problem, int sms);
 
-// For tests: the head dims a problem is padded to, and the estimates that choices are made by; only their
-// ratios mean anything.
+// For tests: the head dims a problem is padded to, and the estimate that choices are made by, in rows
+// (estimate.hpp).
 HeadDims padded_dims(const core::Problem& problem);
 double estimate(const Choice& choice, int sms);
-double sm80_estimate(const core::Problem& problem, int sms);
 
 }  // namespace tessera::cuda::sm90

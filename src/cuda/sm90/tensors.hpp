@@ -1,4 +1,4 @@
-// Query, key and value of a problem as the copy engine is to be told of them.
+// Query, key and value of a problem as TMA is told of them.
 #pragma once
 
 #include "core/problem.hpp"
