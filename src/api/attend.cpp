@@ -117,16 +117,17 @@ RecentCalls& recent_of_this_thread() {
 // The plan of a request: that of an earlier call like it, or a new one.
 Status plan_of(const Request& request, RecentCalls::Call** out) {
   RecentCalls& recent = recent_of_this_thread();
-  *out = recent.find(request);
+  const RecentCalls::Key key(request);
+  *out = recent.find(key, request.device.kernel);
   if (*out != nullptr) return {};
   if (Status s = tessera::core::check_device(request.device); !s.ok()) return s;
   Problem problem;
   if (Status s = tessera::core::validate(request.attention, &problem); !s.ok()) return s;
-  RecentCalls::Call call;
-  if (Status s = tessera::core::plan(problem, request.device, &call.plan); !s.ok()) return s;
-  call.span_bytes = problem.span_bytes;
-  call.nothing_to_do = problem.batch == 0 || problem.queries == 0;
-  *out = &recent.keep(request, std::move(call));
+  tessera::core::Plan plan;
+  if (Status s = tessera::core::plan(problem, request.device, &plan); !s.ok()) return s;
+  *out = &recent.keep(key, request.device.kernel, std::move(plan));
+  (*out)->span_bytes = problem.span_bytes;
+  (*out)->nothing_to_do = problem.batch == 0 || problem.queries == 0;
   return {};
 }
 

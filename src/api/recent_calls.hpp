@@ -41,37 +41,6 @@ class RecentCalls {
     std::array<std::uint64_t, kAddresses> checked{};
   };
 
-  // Null if there was no such call, or it was forgotten. Good until the next keep() or forget().
-  Call* find(const Request& request) {
-    const Key key(request);
-    for (Place* place : places_of(key))
-      if (place->call.plan.kernel != nullptr && place->same(key, request.device.kernel)) return &place->call;
-    return nullptr;
-  }
-  // Of the two places where it may go, the one that was found or filled longer ago is overwritten.
-  Call& keep(const Request& request, Call call) {
-    const Key key(request);
-    const std::array<Place*, 2> two = places_of(key);
-    Place& place = two[0]->call.plan.kernel == nullptr || two[0]->filled < two[1]->filled ? *two[0] : *two[1];
-    place.key = key;
-    place.name = request.device.kernel == nullptr ? "" : request.device.kernel;
-    place.call = std::move(call);
-    place.filled = ++filled_;
-    return place.call;
-  }
-  void forget(const core::Prepared* prepared) {
-    for (Place& place : places_)
-      if (place.call.plan.prepared.get() == prepared) place.call.plan = {};
-  }
-
-  static std::uint64_t hash_of(const core::Addresses& at, const tessera_device& device) {
-    std::uint64_t hash = mix(reinterpret_cast<std::uintptr_t>(device.stream), 1);
-    hash = mix(reinterpret_cast<std::uintptr_t>(device.workspace), hash);
-    for (const void* address : at.values) hash = mix(reinterpret_cast<std::uintptr_t>(address), hash);
-    return hash | 1;  // never that of an empty place
-  }
-
- private:
   // All that a plan depends on: of an address, whether there is one and how it is aligned. The structs have
   // no padding; shapes past a tensor's rank may differ, and then the call is a new one.
   struct Key {
@@ -92,6 +61,37 @@ class RecentCalls {
       device.kernel = nullptr;  // the caller's string may change behind its pointer: its text is compared
     }
   };
+
+  // Null if there was no such call, or it was forgotten. Good until the next keep() or forget().
+  Call* find(const Key& key, const char* kernel) {
+    for (Place* place : places_of(key))
+      if (place->call.plan.kernel != nullptr && place->same(key, kernel)) return &place->call;
+    return nullptr;
+  }
+  // Of the two places where it may go, the one that was filled longer ago is overwritten.
+  Call& keep(const Key& key, const char* kernel, core::Plan plan) {
+    const std::array<Place*, 2> two = places_of(key);
+    Place& place = two[0]->call.plan.kernel == nullptr || two[0]->filled < two[1]->filled ? *two[0] : *two[1];
+    place.key = key;
+    place.name = kernel == nullptr ? "" : kernel;
+    place.filled = ++filled_;
+    place.call = {};
+    place.call.plan = std::move(plan);
+    return place.call;
+  }
+  void forget(const core::Prepared* prepared) {
+    for (Place& place : places_)
+      if (place.call.plan.prepared.get() == prepared) place.call.plan = {};
+  }
+
+  static std::uint64_t hash_of(const core::Addresses& at, const tessera_device& device) {
+    std::uint64_t hash = mix(reinterpret_cast<std::uintptr_t>(device.stream), 1);
+    hash = mix(reinterpret_cast<std::uintptr_t>(device.workspace), hash);
+    for (const void* address : at.values) hash = mix(reinterpret_cast<std::uintptr_t>(address), hash);
+    return hash | 1;  // never that of an empty place
+  }
+
+ private:
   struct Place {
     Key key;
     std::string name;

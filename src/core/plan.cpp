@@ -74,13 +74,15 @@ struct Candidate {
 // What can compute the problem, fastest first; the table's order where estimates are equal.
 std::vector<Candidate> candidates(const Problem& problem, const Device& device) {
   std::vector<Candidate> found;
+  found.reserve(kernels().size());
   for (const Kernel& kernel : kernels()) {
     if (kernel.device != device.request.kind || !kernel.estimate || !usable(kernel, problem, device).ok())
       continue;
     found.push_back({&kernel, kernel.estimate(problem, device).us});
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
+  std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+    return a.us < b.us || (a.us == b.us && a.kernel < b.kernel);
+  });
   return found;
 }
 

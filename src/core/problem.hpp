@@ -105,7 +105,8 @@ struct Problem : Sizes {
 // Far enough to reach any key, small enough that position + reach cannot overflow.
 inline constexpr std::int64_t kUnboundedReach = std::int64_t{1} << 61;
 
-// Checks everything that can be checked without reading tensor memory and fills *problem.
+// Checks everything that can be checked without reading tensor memory and fills *problem, which means nothing
+// unless all is well.
 Status validate(const tessera_attention& given, Problem* problem);
 
 // No result shares memory with anything else of the call. Part of validate(); asked again for every new set

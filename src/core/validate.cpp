@@ -199,7 +199,8 @@ Status check_alibi(const tessera_attention& p, Problem* out) {
 }  // namespace
 
 Status validate(const tessera_attention& p, Problem* problem) {
-  Problem out;
+  Problem& out = *problem;
+  out = {};
   if (Status s = check_tensors(p, &out); !s.ok()) return s;
   if (Status s = check_shapes(p); !s.ok()) return s;
 
@@ -225,9 +226,7 @@ Status validate(const tessera_attention& p, Problem* problem) {
   if (Status s = check_head_floats("sinks", p.sinks, out, &out.scoring.sinks); !s.ok()) return s;
   if (Status s = check_written_once("output", p.output); !s.ok()) return s;
   if (Status s = check_written_once("lse", p.lse); !s.ok()) return s;
-  if (Status s = check_overlap(out.span_bytes, addresses_of(p)); !s.ok()) return s;
-  *problem = out;
-  return {};
+  return check_overlap(out.span_bytes, addresses_of(p));
 }
 
 Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at) {

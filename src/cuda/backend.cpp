@@ -19,14 +19,7 @@ class CudaBackend final : public core::Backend {
     return runtime::find_gpu(device.index, why);
   }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
-    const runtime::Runtime& cuda = runtime::current();
-    if (core::Status s = cuda.check_stream(device.stream, device.index); !s.ok()) return s;
-    const auto check = [&](std::string_view tensor, const void* data) {
-      return data == nullptr ? core::Status{} : cuda.check_memory(tensor, data, device.index);
-    };
-    for (const core::TensorField& field : core::kTensorFields.values)
-      if (core::Status s = check(field.name, at[field.id]); !s.ok()) return s;
-    return check("device.workspace", device.workspace);
+    return runtime::current().check_memory(at, device);
   }
 };
 

@@ -125,15 +125,12 @@ void place(Params* p, const core::Addresses& at) {
   p->sinks = static_cast<const float*>(at[TensorId::sinks]);
 }
 
-runtime::Step step_of(const char* kernel, const core::Problem& problem, int pack) {
-  runtime::Step step;
-  step.kernel = kernel;
-  step.set_params(translate(problem, pack));
-  step.place = [](void* params, const core::Addresses& at) {
+void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
+  step->set_params(translate(problem, pack));
+  step->place = [](void* params, const core::Addresses& at) {
     place(static_cast<Params*>(params), at);
     return core::Status{};
   };
-  return step;
 }
 
 bool rows_of_16_bytes(const core::Problem& p) {
@@ -152,7 +149,7 @@ bool later_rows_see_more(const core::Problem& p) {
   return p.visible.has_band && p.visible.right < kFarAway && p.visible.left >= p.keys;
 }
 
-std::string padding_words(const core::Problem& p, int dim, int value_dim) {
+std::string padding_words(const core::Sizes& p, int dim, int value_dim) {
   if (dim == p.dim && value_dim == p.value_dim) return "";
   return fmt::format(", head dims padded to {} and {}", dim, value_dim);
 }

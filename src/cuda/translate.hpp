@@ -19,8 +19,8 @@ core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
 Params translate(const core::Problem& problem, int pack);
 // The same parameters for tensors elsewhere.
 void place(Params* params, const core::Addresses& at);
-// A launch with these parameters; what is launched, and how large, is still to be said.
-runtime::Step step_of(const char* kernel, const core::Problem& problem, int pack);
+// A launch of a kernel that takes Params.
+void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
 // Every row of query, key, value and output starts at a multiple of 16 bytes and is one long.
 bool rows_of_16_bytes(const core::Problem& problem);
@@ -33,6 +33,6 @@ bool later_rows_see_more(const core::Problem& problem);
 
 // For the plan's reason: ", head dims padded to ..." where a kernel's are not the problem's own, else
 // nothing.
-std::string padding_words(const core::Problem& problem, int dim, int value_dim);
+std::string padding_words(const core::Sizes& sizes, int dim, int value_dim);
 
 }  // namespace tessera::cuda

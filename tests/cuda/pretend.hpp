@@ -42,8 +42,7 @@ class Pretend final : public cuda::runtime::Runtime {
     if (why != nullptr) *why = reason;
     return nullptr;
   }
-  core::Status check_stream(void*, int) const override { return {}; }
-  core::Status check_memory(std::string_view, const void*, int) const override { return {}; }
+  core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
   core::Status make_ready(const Step&, int) const override { return {}; }
   core::Status launch(const Step& step, const core::Addresses& at, const tessera_device&) const override {
     launched_.push_back(step);

@@ -24,23 +24,25 @@ Request request(std::uintptr_t first_address, std::int64_t queries = 64) {
   return r;
 }
 
-RecentCalls::Call call_of(std::int64_t items) {
-  RecentCalls::Call call;
-  call.plan.kernel = &kKernel;
-  call.plan.prepared = std::make_shared<Nothing>(items);
-  return call;
+core::Plan plan_of(std::int64_t items) { return {&kKernel, std::make_shared<Nothing>(items)}; }
+
+RecentCalls::Call* find(RecentCalls& recent, const Request& r) {
+  return recent.find(RecentCalls::Key(r), r.device.kernel);
+}
+RecentCalls::Call& keep(RecentCalls& recent, const Request& r, std::int64_t items) {
+  return recent.keep(RecentCalls::Key(r), r.device.kernel, plan_of(items));
 }
 
 std::int64_t items(RecentCalls& recent, const Request& r) {
-  const RecentCalls::Call* call = recent.find(r);
+  const RecentCalls::Call* call = find(recent, r);
   return call == nullptr ? -1 : call->plan.prepared->work_items;
 }
 
 TEST(RecentCalls, FindsTheSameCallAndNoOther) {
   RecentCalls recent;
   const Request r = request(0x7f0123450000);
-  EXPECT_EQ(recent.find(r), nullptr);
-  recent.keep(r, call_of(7));
+  EXPECT_EQ(find(recent, r), nullptr);
+  keep(recent, r, 7);
   EXPECT_EQ(items(recent, r), 7);
 
   // Every byte counts but those of addresses past their alignment, of the stream and of the workspace's
@@ -57,7 +59,7 @@ TEST(RecentCalls, FindsTheSameCallAndNoOther) {
     });
     Request other = r;
     reinterpret_cast<unsigned char*>(&other.attention)[at] ^= 1;
-    EXPECT_EQ(recent.find(other) != nullptr, address) << at;
+    EXPECT_EQ(find(recent, other) != nullptr, address) << at;
   }
   for (std::size_t at = 0; at < sizeof r.device; ++at) {
     if (free(&r.device.kernel, 0, at, &r.device)) continue;  // a string: below
@@ -65,22 +67,22 @@ TEST(RecentCalls, FindsTheSameCallAndNoOther) {
         free(&r.device.stream, 0, at, &r.device) || free(&r.device.workspace, 0, at, &r.device);
     Request other = r;
     reinterpret_cast<unsigned char*>(&other.device)[at] ^= 1;
-    EXPECT_EQ(recent.find(other) != nullptr, address) << at;
+    EXPECT_EQ(find(recent, other) != nullptr, address) << at;
   }
   Request other = r;
   other.state = 1;
-  EXPECT_EQ(recent.find(other), nullptr);
+  EXPECT_EQ(find(recent, other), nullptr);
 }
 
 TEST(RecentCalls, OtherAddressesHaveTheSamePlanOtherAlignmentsHaveNot) {
   RecentCalls recent;
-  recent.keep(request(0x1000000), call_of(3));
+  keep(recent, request(0x1000000), 3);
   for (int layer = 0; layer < 64; ++layer)
     EXPECT_EQ(items(recent, request(0x20000000 + 0x1000000 * static_cast<std::uintptr_t>(layer))), 3);
-  EXPECT_EQ(recent.find(request(0x1000008)), nullptr);
+  EXPECT_EQ(find(recent, request(0x1000008)), nullptr);
   Request none = request(0x1000000);
   none.attention.output.data = nullptr;
-  EXPECT_EQ(recent.find(none), nullptr);
+  EXPECT_EQ(find(recent, none), nullptr);
 }
 
 TEST(RecentCalls, LooksAtTheKernelsNameAndNotOnlyWhereItStands) {
@@ -88,22 +90,22 @@ TEST(RecentCalls, LooksAtTheKernelsNameAndNotOnlyWhereItStands) {
   char name[] = "sm90";
   Request r = request(0x1000000);
   r.device.kernel = name;
-  recent.keep(r, call_of(1));
-  EXPECT_NE(recent.find(r), nullptr);
+  keep(recent, r, 1);
+  EXPECT_NE(find(recent, r), nullptr);
   name[2] = '8';
-  EXPECT_EQ(recent.find(r), nullptr);
+  EXPECT_EQ(find(recent, r), nullptr);
   r.device.kernel = nullptr;
-  EXPECT_EQ(recent.find(r), nullptr);
+  EXPECT_EQ(find(recent, r), nullptr);
 }
 
 TEST(RecentCalls, ForgetsWhatFailedAndWhatWasReplaced) {
   RecentCalls recent;
   const Request r = request(0x1000000);
-  const RecentCalls::Call& kept = recent.keep(r, call_of(1));
+  const RecentCalls::Call& kept = keep(recent, r, 1);
   recent.forget(kept.plan.prepared.get());
-  EXPECT_EQ(recent.find(r), nullptr);
+  EXPECT_EQ(find(recent, r), nullptr);
   constexpr std::int64_t kMany = 10 * RecentCalls::kPlaces;
-  for (std::int64_t n = 1; n <= kMany; ++n) recent.keep(request(0x1000000, n), call_of(n));
+  for (std::int64_t n = 1; n <= kMany; ++n) keep(recent, request(0x1000000, n), n);
   std::size_t left = 0;
   for (std::int64_t n = 1; n <= kMany; ++n) {
     const std::int64_t found = items(recent, request(0x1000000, n));
@@ -117,7 +119,7 @@ TEST(RecentCalls, ForgetsWhatFailedAndWhatWasReplaced) {
 }
 
 TEST(RecentCalls, RemembersWhichAddressesWereLookedAt) {
-  RecentCalls::Call call = call_of(1);
+  RecentCalls::Call call;
   const Request one = request(0x1000000), two = request(0x3000000);
   const auto hash = [](const Request& r) {
     return RecentCalls::hash_of(core::addresses_of(r.attention), r.device);

@@ -74,7 +74,10 @@ core::Kernel row_of(
   row.prepare = [=](const core::Problem& p, const core::Device& device,
                     std::shared_ptr<const core::Prepared>* out) {
     const Rung rung = rung_of(p);
-    runtime::Step step = step_of(identity.name, p, 1);
+    auto made = std::make_shared<Steps>();
+    runtime::Step& step = made->add();
+    step.kernel = identity.name;
+    set_params(&step, p, 1);
     step.function = rung.function;
     step.grid[0] = static_cast<unsigned>(divide_up(p.queries, rung.rows));
     step.grid[1] = static_cast<unsigned>(p.heads);
@@ -83,9 +86,9 @@ core::Kernel row_of(
     step.shared_bytes = static_cast<unsigned>(rung.shared_bytes);
     if (adjust)
       if (core::Status s = adjust(p, device, &step); !s.ok()) return s;
-    return prepared(
-        step, device, divide_up(p.queries, rung.rows) * p.heads * p.batch,
-        [rows = rung.rows] { return fmt::format("blocks of {} query rows", rows); }, out);
+    *out = made;
+    return made->finish(gpu_of(device).index, divide_up(p.queries, rung.rows) * p.heads * p.batch,
+                        [rows = rung.rows] { return fmt::format("blocks of {} query rows", rows); });
   };
   return row;
 }

@@ -18,8 +18,7 @@ class Absent final : public Runtime {
     if (why != nullptr) *why = kAbsent;
     return nullptr;
   }
-  core::Status check_stream(void*, int) const override { return absent(); }
-  core::Status check_memory(std::string_view, const void*, int) const override { return absent(); }
+  core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return absent(); }
   core::Status make_ready(const Step&, int) const override { return absent(); }
   core::Status launch(const Step&, const core::Addresses&, const tessera_device&) const override {
     return absent();

@@ -26,7 +26,7 @@ core::Status check_one(std::string_view tensor, const void* data, int wanted) {
   }
 }
 
-core::Status stream_of(void* stream, int wanted) {
+core::Status check_stream(void* stream, int wanted) {
 #if CUDART_VERSION >= 12080
   const auto handle = static_cast<cudaStream_t>(stream);
   // The default streams belong to whichever GPU is current.
@@ -52,12 +52,16 @@ core::Status stream_of(void* stream, int wanted) {
 
 }  // namespace
 
-core::Status CudaRuntime::check_stream(void* stream, int gpu) const { return stream_of(stream, gpu); }
-
-core::Status CudaRuntime::check_memory(std::string_view name, const void* data, int gpu) const {
-  const CurrentGpu current(gpu);
+core::Status CudaRuntime::check_memory(const core::Addresses& at, const tessera_device& device) const {
+  if (core::Status s = check_stream(device.stream, device.index); !s.ok()) return s;
+  const CurrentGpu current(device.index);
   if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
-  return check_one(name, data, gpu);
+  for (const core::TensorField& field : core::kTensorFields.values) {
+    if (at[field.id] == nullptr) continue;
+    if (core::Status s = check_one(field.name, at[field.id], device.index); !s.ok()) return s;
+  }
+  if (device.workspace == nullptr) return {};
+  return check_one("device.workspace", device.workspace, device.index);
 }
 
 }  // namespace tessera::cuda::runtime

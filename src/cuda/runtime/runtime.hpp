@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "core/kernel.hpp"
 #include "core/status.hpp"
@@ -48,9 +47,9 @@ class Runtime {
   // below sm_80. Asked once per process and remembered; cheap afterwards.
   virtual const Gpu* find_gpu(int index, std::string* why) const = 0;
 
-  // The stream, and the memory of the tensor of that name, belong to this GPU or can be used by it.
-  [[nodiscard]] virtual core::Status check_stream(void* stream, int gpu) const = 0;
-  [[nodiscard]] virtual core::Status check_memory(std::string_view name, const void* data, int gpu) const = 0;
+  // The stream, every tensor and the workspace belong to this GPU or can be used by it.
+  [[nodiscard]] virtual core::Status check_memory(const core::Addresses& at,
+                                                  const tessera_device& device) const = 0;
 
   // Once for a step, before the first launch.
   [[nodiscard]] virtual core::Status make_ready(const Step& step, int gpu) const = 0;

@@ -52,7 +52,7 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {estimate_us(p, gpu_of(device).arch, gpu_of(device).sms), ""};
 }
 
-std::string words(const core::Problem& p, const Config& c, Variant variant) {
+std::string words(const core::Sizes& p, const Config& c, Variant variant) {
   return fmt::format("{} variant: blocks of {} rows, {} keys at a time{}{}{}", name_of(variant), c.rows(),
                      c.tile_keys(),
                      c.key_splits > 1 ? fmt::format(" shared by {} groups of warps", c.key_splits) : "",
@@ -64,7 +64,10 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
                      std::shared_ptr<const core::Prepared>* out) {
   const runtime::Gpu& gpu = gpu_of(device);
   const Variant variant = variant_for(p, gpu.arch, gpu.sms);
-  runtime::Step step = step_of("sm80", p, static_cast<int>(p.group()));
+  auto made = std::make_shared<Steps>();
+  runtime::Step& step = made->add();
+  step.kernel = "sm80";
+  set_params(&step, p, static_cast<int>(p.group()));
   step.function = function_for(p, variant);
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
@@ -75,8 +78,9 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   step.grid[2] = static_cast<unsigned>(p.batch);
   step.threads = static_cast<unsigned>(c.threads());
   step.shared_bytes = static_cast<unsigned>(c.shared_bytes());
-  return prepared(
-      step, device, row_blocks(p, c) * p.kv_heads * p.batch, [=] { return words(p, c, variant); }, out);
+  *out = made;
+  return made->finish(gpu.index, row_blocks(p, c) * p.kv_heads * p.batch,
+                      [sizes = core::Sizes(p), c, variant] { return words(sizes, c, variant); });
 }
 
 }  // namespace

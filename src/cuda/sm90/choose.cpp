@@ -90,7 +90,7 @@ std::string_view name_of(Variant variant) {
                                       : "general";
 }
 
-std::string words(const core::Problem& p, const Choice& c) {
+std::string words(const core::Sizes& p, const Choice& c) {
   const std::string work =
       splits_keys(c.variant)
           ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
@@ -103,10 +103,11 @@ std::string words(const core::Problem& p, const Choice& c) {
 core::Status prepare(const core::Problem& p, const core::Device& device,
                      std::shared_ptr<const core::Prepared>* out) {
   const Choice choice = choose(p, gpu_of(device).sms);
-  runtime::Step step;
-  if (core::Status s = make_step(p, choice, &step); !s.ok()) return s;
-  return prepared(
-      step, device, choice.total, [=] { return words(p, choice); }, out);
+  auto made = std::make_shared<Steps>();
+  if (core::Status s = make_step(p, choice, &made->add()); !s.ok()) return s;
+  *out = made;
+  return made->finish(gpu_of(device).index, choice.total,
+                      [sizes = core::Sizes(p), choice] { return words(sizes, choice); });
 }
 
 }  // namespace
