@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "core/problem.hpp"
 
@@ -119,14 +118,18 @@ Status check_tensor(std::string_view name, const TensorRule& rule, const tessera
 }
 
 Status check_written_once(std::string_view name, const tessera_tensor& tensor) {
-  std::vector<int> order;  // dimensions that have more than one index, smallest stride first
+  int order[TESSERA_MAX_RANK] = {};  // dimensions that have more than one index, smallest stride first
+  int count = 0;
   for (int d = 0; d < tensor.rank; ++d) {
     if (tensor.shape[d] == 0) return {};
-    if (tensor.shape[d] > 1) order.push_back(d);
+    if (tensor.shape[d] == 1) continue;
+    int at = count++;
+    for (; at > 0 && tensor.strides[order[at - 1]] > tensor.strides[d]; --at) order[at] = order[at - 1];
+    order[at] = d;
   }
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return tensor.strides[a] < tensor.strides[b]; });
   std::int64_t covered = 1;  // elements that the smaller strides span; measure() ruled out overflow
-  for (const int d : order) {
+  for (int n = 0; n < count; ++n) {
+    const int d = order[n];
     if (tensor.strides[d] < covered) {
       return invalid(
           fmt::format("{}.strides[{}] is {}, so elements of {} overlap each other; at least {} is accepted",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -54,10 +55,21 @@ Status check_tensors(const tessera_attention& p, Problem* out) {
 }
 
 // One size that two tensors must agree on.
-Status agree(std::string_view name, const tessera_tensor& t, int d, std::int64_t want,
-             std::string_view meaning) {
-  if (t.shape[d] == want) return {};
-  return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", name, d, t.shape[d], meaning, want));
+struct Agreement {
+  const tessera_tensor& tensor;
+  std::string_view name;
+  int dimension;
+  std::int64_t want;
+  std::string_view meaning;
+};
+
+Status agree(std::initializer_list<Agreement> all) {
+  for (const Agreement& a : all) {
+    if (a.tensor.shape[a.dimension] == a.want) continue;
+    return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", a.name, a.dimension,
+                               a.tensor.shape[a.dimension], a.meaning, a.want));
+  }
+  return {};
 }
 
 Status check_head_dim(std::string_view name, std::int64_t dim) {
@@ -79,20 +91,15 @@ Status check_shapes(const tessera_attention& p) {
                     "key/value heads",
                     kv_heads, heads));
   }
-  for (Status s : {
-           agree("key", p.key, 0, p.query.shape[0], "query's batch"),
-           agree("key", p.key, 3, p.query.shape[3], "query's head dimension"),
-           agree("value", p.value, 0, p.query.shape[0], "query's batch"),
-           agree("value", p.value, 1, kv_heads, "key's number of heads"),
-           agree("value", p.value, 2, p.key.shape[2], "key's number of keys"),
-           agree("output", p.output, 0, p.query.shape[0], "query's batch"),
-           agree("output", p.output, 1, heads, "query's number of heads"),
-           agree("output", p.output, 2, p.query.shape[2], "query's number of queries"),
-           agree("output", p.output, 3, p.value.shape[3], "value's head dimension"),
-       }) {
-    if (!s.ok()) return s;
-  }
-  return {};
+  return agree({{p.key, "key", 0, p.query.shape[0], "query's batch"},
+                {p.key, "key", 3, p.query.shape[3], "query's head dimension"},
+                {p.value, "value", 0, p.query.shape[0], "query's batch"},
+                {p.value, "value", 1, kv_heads, "key's number of heads"},
+                {p.value, "value", 2, p.key.shape[2], "key's number of keys"},
+                {p.output, "output", 0, p.query.shape[0], "query's batch"},
+                {p.output, "output", 1, heads, "query's number of heads"},
+                {p.output, "output", 2, p.query.shape[2], "query's number of queries"},
+                {p.output, "output", 3, p.value.shape[3], "value's head dimension"}});
 }
 
 Status check_scalars(const tessera_attention& p, Problem* out) {
@@ -159,14 +166,11 @@ Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
 
 Status check_lse(const tessera_tensor& t, Problem* out) {
   if (is_absent(t)) return {};
-  for (Status s : {agree("lse", t, 0, out->batch, "query's batch"),
-                   agree("lse", t, 1, out->heads, "query's number of heads"),
-                   agree("lse", t, 2, out->queries, "query's number of queries")}) {
-    if (!s.ok()) return s;
-  }
   out->out.lse = static_cast<float*>(t.data);
   out->out.lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
-  return {};
+  return agree({{t, "lse", 0, out->batch, "query's batch"},
+                {t, "lse", 1, out->heads, "query's number of heads"},
+                {t, "lse", 2, out->queries, "query's number of queries"}});
 }
 
 Status check_key_lengths(const tessera_tensor& t, Problem* out) {
@@ -174,16 +178,16 @@ Status check_key_lengths(const tessera_tensor& t, Problem* out) {
   out->kv.lengths = t.data;
   out->kv.lengths_dtype = t.dtype;
   out->kv.lengths_stride = t.strides[0];
-  return agree("key_lengths", t, 0, out->batch, "query's batch");
+  return agree({{t, "key_lengths", 0, out->batch, "query's batch"}});
 }
 
 Status check_head_floats(std::string_view name, const tessera_tensor& t, const Sizes& sizes,
                          HeadFloats* out) {
   if (is_absent(t)) return {};
   const int last = t.rank - 1;
-  if (Status s = agree(name, t, last, sizes.heads, "query's number of heads"); !s.ok()) return s;
+  if (Status s = agree({{t, name, last, sizes.heads, "query's number of heads"}}); !s.ok()) return s;
   *out = {static_cast<const float*>(t.data), last == 1 ? t.strides[0] : 0, t.strides[last]};
-  return last == 1 ? agree(name, t, 0, sizes.batch, "query's batch") : Status{};
+  return last == 1 ? agree({{t, name, 0, sizes.batch, "query's batch"}}) : Status{};
 }
 
 Status check_alibi(const tessera_attention& p, Problem* out) {

@@ -2,6 +2,7 @@
 // machine. Steps can be looked at; nothing is launched.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +46,12 @@ class Pretend final : public cuda::runtime::Runtime {
   core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
   core::Status make_ready(const Step&, int) const override { return {}; }
   core::Status launch(const Step& step, const core::Addresses& at, const tessera_device&) const override {
+    alignas(64) std::byte params[Step::kMostParams];
+    std::memcpy(params, step.params.data(), step.params_bytes);
+    core::Status status = step.place(params, at);
     launched_.push_back(step);
-    return step.place(launched_.back().params.data(), at);
+    std::memcpy(launched_.back().params.data(), params, step.params_bytes);
+    return status;
   }
   core::Status inspect(const void*, int, unsigned, unsigned, cuda::runtime::Function* out) const override {
     *out = {};

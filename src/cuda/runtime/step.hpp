@@ -13,7 +13,7 @@ namespace tessera::cuda::runtime {
 
 // Every kernel takes one struct by value.
 struct Step {
-  static constexpr std::size_t kMostParams = 1024;
+  static constexpr std::size_t kMostParams = 896;
 
   const char* kernel = "";  // its row of the kernel table, for error messages
   const void* function = nullptr;
@@ -22,7 +22,7 @@ struct Step {
   unsigned shared_bytes = 0;
   bool pdl = false;                 // launched by programmatic dependent launch: see ptx/pdl.hpp
   std::size_t l2_window_bytes = 0;  // rung 10: so many bytes from K's address on are kept in L2 if it can
-  alignas(64) std::array<std::byte, kMostParams> params;
+  std::array<std::byte, kMostParams> params;
   std::size_t params_bytes = 0;
   // Puts the tensors' addresses into a copy of the parameters.
   core::Status (*place)(void* params, const core::Addresses& at) = nullptr;
