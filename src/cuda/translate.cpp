@@ -11,6 +11,7 @@ namespace tessera::cuda {
 namespace {
 
 Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stride, t.row_stride}; }
+Tensor tensor(const core::Tensor4& t) { return {t.data, strides_of(t)}; }
 
 // A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
 int reach(const core::Problem& problem, std::int64_t keys_away) {
@@ -55,46 +56,43 @@ core::Status within_limits(const core::Problem& p) {
 }
 
 Params translate(const core::Problem& problem, int pack) {
+  const auto narrow = [](std::int64_t n) { return static_cast<int>(n); };
   Params p{};
-  p.query = problem.query.data;
-  p.key = problem.key.data;
-  p.value = problem.value.data;
-  p.output = problem.output.data;
-  p.lse = problem.lse;
-  p.query_strides = strides_of(problem.query);
-  p.key_strides = strides_of(problem.key);
-  p.value_strides = strides_of(problem.value);
-  p.output_strides = strides_of(problem.output);
-  p.lse_strides = {problem.lse_strides[0], problem.lse_strides[1], problem.lse_strides[2]};
-  p.batch = static_cast<int>(problem.batch);
-  p.heads = static_cast<int>(problem.heads);
-  p.kv_heads = static_cast<int>(problem.kv_heads);
-  p.queries = static_cast<int>(problem.queries);
-  p.keys = static_cast<int>(problem.keys);
-  p.dim = static_cast<int>(problem.dim);
-  p.value_dim = static_cast<int>(problem.value_dim);
-  p.group = static_cast<int>(problem.group());
+  p.sizes = {.batch = narrow(problem.batch),
+             .heads = narrow(problem.heads),
+             .kv_heads = narrow(problem.kv_heads),
+             .queries = narrow(problem.queries),
+             .keys = narrow(problem.keys),
+             .dim = narrow(problem.dim),
+             .value_dim = narrow(problem.value_dim),
+             .group = narrow(problem.group())};
   p.pack = tile::make_divider(pack);
-  p.scale = problem.scale;
-  p.scale_log2 = problem.scale * tile::kLog2E;
-  p.softcap = problem.softcap;
-  p.left = reach(problem, problem.left);
-  p.right = reach(problem, problem.right);
-  p.align_bottom_right = problem.align_bottom_right ? 1 : 0;
-  p.mask_kind = mask_kind(problem.mask);
-  p.mask = problem.mask.data;
-  std::copy(problem.mask.strides.begin(), problem.mask.strides.end(), p.mask_strides);
+  p.scoring = {
+      .scale = problem.scale, .scale_log2 = problem.scale * tile::kLog2E, .softcap = problem.softcap};
+  p.visibility.left = reach(problem, problem.left);
+  p.visibility.right = reach(problem, problem.right);
+  p.visibility.align_bottom_right = problem.align_bottom_right ? 1 : 0;
+  p.visibility.mask_kind = mask_kind(problem.mask);
+  p.visibility.mask = problem.mask.data;
+  std::copy(problem.mask.strides.begin(), problem.mask.strides.end(), p.visibility.mask_strides);
   if (problem.key_lengths_dtype == TESSERA_I32)
-    p.key_lengths_i32 = static_cast<const int*>(problem.key_lengths);
+    p.kv.lengths_i32 = static_cast<const int*>(problem.key_lengths);
   else
-    p.key_lengths_i64 = static_cast<const long long*>(problem.key_lengths);
-  p.key_lengths_stride = problem.key_lengths_stride;
-  p.alibi_slopes = problem.alibi_slopes;
-  p.alibi_batch_stride = problem.alibi_batch_stride;
-  p.alibi_head_stride = problem.alibi_head_stride;
-  p.sinks = problem.sinks;
-  p.sinks_stride = problem.sinks_stride;
+    p.kv.lengths_i64 = static_cast<const long long*>(problem.key_lengths);
+  p.kv.lengths_stride = problem.key_lengths_stride;
+  p.kv.key = tensor(problem.key);
+  p.kv.value = tensor(problem.value);
+  p.per_head = {.alibi_slopes = problem.alibi_slopes,
+                .alibi_batch_stride = problem.alibi_batch_stride,
+                .alibi_head_stride = problem.alibi_head_stride,
+                .sinks = problem.sinks,
+                .sinks_stride = problem.sinks_stride};
+  p.query = tensor(problem.query);
   p.longest_first = later_rows_see_more(problem) ? 1 : 0;
+  p.output = {.data = problem.output.data,
+              .strides = strides_of(problem.output),
+              .lse_strides = {problem.lse_strides[0], problem.lse_strides[1], problem.lse_strides[2]},
+              .lse = problem.lse};
   return p;
 }
 

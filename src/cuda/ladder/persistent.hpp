@@ -26,14 +26,14 @@ struct ListPlace {
 
 // Goes to the block's next tile; by one thread. False behind the last.
 __device__ inline bool go_on(volatile Listed& at, const Params& p, int rows) {
-  const int row_tiles = (p.queries + rows - 1) / rows, heads = p.batch * p.heads;
+  const int row_tiles = (p.sizes.queries + rows - 1) / rows, heads = p.sizes.batch * p.sizes.heads;
   const int blocks = static_cast<int>(gridDim.x), block = ptx::block_x(), round = at.round + 1;
   const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
   const int rank = item / heads, head = item % heads;  // tiles of equal length are neighbours in the list
   at.round = round;
   at.row_tile = p.longest_first != 0 ? row_tiles - 1 - rank : rank;
-  at.head = head % p.heads;
-  at.batch = head / p.heads;
+  at.head = head % p.sizes.heads;
+  at.batch = head / p.sizes.heads;
   return item < row_tiles * heads;
 }
 

@@ -134,7 +134,7 @@ __device__ inline void attend_tile(const QuadBlock<T>& block, int t, const typen
                                    QuadRow<Layout>& mine) {
   float x[Quads::kMyKeys];
   dot_products<T, Layout>(x, query, key);
-  quad_scores(x, block.p.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
+  quad_scores(x, block.p.scoring.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
               block.first_key(t) + quad_part());
   const float keep = quad_softmax(x, mine.state);
 #pragma unroll
@@ -171,7 +171,7 @@ __device__ inline void write_row(const QuadBlock<T>& block, QuadRow<Layout>& min
   for (int m = 0; m < QuadRow<Layout>::kMyPieces; ++m) {
 #pragma unroll
     for (float& a : mine.acc[m]) a *= inverse;
-    store_piece<T>(out, 4 * m + quad_part(), block.p.value_dim, mine.acc[m]);
+    store_piece<T>(out, 4 * m + quad_part(), block.p.sizes.value_dim, mine.acc[m]);
   }
   if (quad_part() == 0) block.write_lse(quad_row(), mine.state);
 }

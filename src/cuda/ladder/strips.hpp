@@ -90,7 +90,7 @@ template <class T, int kDim>
 __device__ inline float strip_softmax(float (&x)[Strip<kDim>::kMyKeys], const StripBlock<T, kDim>& block,
                                       int t, tile::SoftmaxState& state) {
   constexpr int kMyKeys = Strip<kDim>::kMyKeys;
-  const float scale = block.p.scale_log2;
+  const float scale = block.p.scoring.scale_log2;
   const float* const scores = my_scores<kDim>();
 #pragma unroll
   for (int i = 0; i < kMyKeys / 4; ++i) {

@@ -108,7 +108,7 @@ __device__ inline void write_fragments(const StripBlock<T, kDim>& block, Fragmen
 #pragma unroll 4
   for (int n = lane; n < Strip<kDim>::kWarpRows * (kDim / 8); n += 32) {
     const int out_row = n / (kDim / 8), chunk = n % (kDim / 8);
-    if (!block.exists(first_row + out_row) || chunk * 8 >= block.p.value_dim) continue;
+    if (!block.exists(first_row + out_row) || chunk * 8 >= block.p.sizes.value_dim) continue;
     *reinterpret_cast<uint4*>(block.output(first_row + out_row) + chunk * 8) =
         *reinterpret_cast<const uint4*>(staged + chunk_offset<kDim>(out_row, chunk));
   }

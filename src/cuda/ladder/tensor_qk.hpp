@@ -97,7 +97,7 @@ __device__ inline void write_rows(const QuadBlock<T>& block, int warp_row, LaneO
 #pragma unroll
     for (int m = 0; m < kDim / 64; ++m) {
       const int word = lane + 32 * m;
-      if (2 * word < block.p.value_dim) out[word] = tile::pack<T>(acc[r][m].x, acc[r][m].y);
+      if (2 * word < block.p.sizes.value_dim) out[word] = tile::pack<T>(acc[r][m].x, acc[r][m].y);
     }
   }
   if (quad_part() == 0 && block.exists(quad_row())) block.write_lse(quad_row(), state);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) tensor_qk(const __grid_con
     float* const mine = scores + quad_row() * kStride + quad_part();
 #pragma unroll
     for (int i = 0; i < Quads::kMyKeys; ++i) x[i] = mine[4 * i];
-    quad_scores(x, p.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
+    quad_scores(x, p.scoring.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
                 block.first_key(t) + quad_part());
     scale_rows<kDim>(acc, quad_softmax(x, state));
 #pragma unroll

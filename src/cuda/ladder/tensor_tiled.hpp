@@ -84,7 +84,7 @@ __device__ inline void write_rows(const StripBlock<T, kDim>& block, StripOutput<
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     const int out_row = first_row + 2 * r + lane / 16;
-    if (!block.exists(out_row) || first >= block.p.value_dim) continue;
+    if (!block.exists(out_row) || first >= block.p.sizes.value_dim) continue;
     T* const out = block.output(out_row) + first;
     if constexpr (kDims == 8) {
       ptx::store_words(out, tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]),

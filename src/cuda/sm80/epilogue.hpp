@@ -92,9 +92,9 @@ __device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>
       const int r = 2 * m + h, row = warp_row + thread_row(lane, m, h);
       tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
       const bool there = first_row + row < view.rows;
-      const tile::RowPlace at = view.place(there ? first_row + row : 0);
+      const tile::RowIndex at = view.place(there ? first_row + row : 0);
       float keep = 1.0f;
-      if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[at.head * p.sinks_stride]);
+      if (p.per_head.sinks != nullptr) keep = tile::add_sink(state, p.per_head.sinks[at.head * p.per_head.sinks_stride]);
       const float inverse = tile::inverse_sum(state) * keep;
       if (there && lane % 4 == 0) tile::write_lse(p, view, at, tile::log_sum_exp(state));
       float check = 0.0f;
@@ -123,7 +123,7 @@ __device__ inline void store_rows(const Params& p, const tile::BlockView<T>& vie
 #pragma unroll 2
   for (int n = lane; n < kWarpRows * kChunks; n += 32) {
     const int row = warp_row + n / kChunks, chunk = n % kChunks;
-    if (first_row + row >= view.rows || chunk * 8 >= p.value_dim) continue;
+    if (first_row + row >= view.rows || chunk * 8 >= p.sizes.value_dim) continue;
     T* const out = tile::output_row(p, view, view.place(first_row + row)) + chunk * 8;
     const uint4 words = *reinterpret_cast<const uint4*>(staged + chunk_offset<C.dim>(row, chunk));
     if constexpr (kAligned) {
@@ -132,7 +132,7 @@ __device__ inline void store_rows(const Params& p, const tile::BlockView<T>& vie
       const auto* const elements = reinterpret_cast<const unsigned short*>(&words);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        if (chunk * 8 + e < p.value_dim) reinterpret_cast<unsigned short*>(out)[e] = elements[e];
+        if (chunk * 8 + e < p.sizes.value_dim) reinterpret_cast<unsigned short*>(out)[e] = elements[e];
       }
     }
   }

@@ -47,31 +47,31 @@ struct Block {
         view(block_view),
         shared(memory),
         lanes(memory),
-        keys(view.key, p.key_strides.row, first_tile_key(range)),
-        values(view.value, p.value_strides.row, first_tile_key(range)),
+        keys(view.key, p.kv.key.strides.row, first_tile_key(range)),
+        values(view.value, p.kv.value.strides.row, first_tile_key(range)),
         first_row(row),
         length(range.end - first_tile_key(range)),
-        factor(kGeneral ? 1.0f : p.scale_log2) {}
+        factor(kGeneral ? 1.0f : p.scoring.scale_log2) {}
 
   __device__ static int first_tile_key(const tile::KeyRange& range) {
     return range.begin / C.tile_keys() * C.tile_keys();
   }
 
   __device__ void start_query() const {
-    load_rows<T, C.dim, C.rows(), C.threads(), !kGeneral>(shared, p.dim, first_row, view.rows, [&](int row) {
+    load_rows<T, C.dim, C.rows(), C.threads(), !kGeneral>(shared, p.sizes.dim, first_row, view.rows, [&](int row) {
       return tile::query_row(p, view, view.place(row));
     });
   }
   __device__ void start_key(int t) {
     const int end = length - t * C.tile_keys();
     if (end > 0)
-      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.dim, p.key_strides.row, end);
+      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.sizes.dim, p.kv.key.strides.row, end);
   }
   __device__ void start_value(int t) {
     const int end = length - t * C.tile_keys();
     if (end > 0)
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
-                       p.value_dim, p.value_strides.row, end);
+                       p.sizes.value_dim, p.kv.value.strides.row, end);
   }
   // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
   __device__ static bool needs_mask(int t, int2 unmasked) {
@@ -105,7 +105,7 @@ struct Block {
       const int row = warp_first + thread_row(thread, r / 2, r % 2);
       const auto score = [&](int n, int e) -> float& { return s[r / 2][n][2 * (r % 2) + e]; };
       if constexpr (kGeneral) {
-        const tile::RowPlace at = view.place(min(first_row + row, view.rows - 1));
+        const tile::RowIndex at = view.place(min(first_row + row, view.rows - 1));
         tile::apply_options<C.keys>(p, view.band, tile::score_row(p, view, at), key0, score);
       } else {
         const int2 visible = ptx::load_shared_8(shared + C.visible_offset() + row * 8);

@@ -41,7 +41,7 @@ struct Consumer {
   __device__ const Task& task(unsigned before = 0) const {
     return shared.task[RingPlace<kTasks>::slot(task_count - 1 - before)];
   }
-  __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
+  __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scoring.scale_log2; }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
@@ -313,9 +313,9 @@ struct Consumer {
     const Task& next = task();
     if (next.at.row_tile < 0) return false;
     range = next.keys;
-    const int last = p.problem.queries - 1, row = first_row(next.at);
-    const tile::KeyRange seen =
-        tile::key_range(tile::band_of(p.problem, next.at.batch), min(row, last), min(row + 63, last));
+    const tile::Sequence sequence{p.problem, next.at.batch};
+    const int last = sequence.queries() - 1, row = first_row(next.at);
+    const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone

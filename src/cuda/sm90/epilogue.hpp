@@ -56,9 +56,10 @@ struct RowEnds {
   unsigned check[kRows] = {};  // not 0 when something that is not finite was written
 
   __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head)
-      : out(tile::output_row(p, view, {row, head})), stride(p.output_strides.row), columns(p.value_dim) {
+      : out(tile::output_row(p, view, {row, head})), stride(p.output.strides.row), columns(p.sizes.value_dim) {
+    const tile::Sequence sequence{p, view.batch};
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < p.queries;
+    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < sequence.queries();
   }
 
   // What the rows' whole sums say. Both rows at once: their steps, of which each waits for the one before,
@@ -67,8 +68,8 @@ struct RowEnds {
     float keep[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) keep[r] = 1.0f;
-    if (p.sinks != nullptr) {
-      const float sink = p.sinks[head * p.sinks_stride];
+    if (p.per_head.sinks != nullptr) {
+      const float sink = p.per_head.sinks[head * p.per_head.sinks_stride];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) keep[r] = tile::add_sink(state[r], sink);
     }
@@ -167,10 +168,11 @@ template <class T>
 __device__ inline void recompute_suspects(const Params& p, const Place& at, int first, int end) {
   const int lane = ptx::thread_x() % 32;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  for (int row = first; row < min(end, p.queries); ++row) {
+  const tile::Sequence sequence{p, at.batch};
+  for (int row = first; row < min(end, sequence.queries()); ++row) {
     const T* const out = tile::output_row(p, view, {row, at.head});
     bool suspect = false;
-    for (int d = lane; d < p.value_dim; d += 32) suspect |= __hisnan(out[d]);
+    for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
     if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
   }
 }

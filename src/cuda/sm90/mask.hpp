@@ -13,12 +13,13 @@ namespace tessera::cuda::sm90 {
 // register to keep them in through the tiles that need no masking.
 template <Config C, class T, bool kGeneral>
 __device__ inline void mask_scores(Scores<C>& s, const Params& p, const Place& at, int first_row, int tile) {
-  const tile::Band band = tile::band_of(p, at.batch);
+  const tile::Sequence sequence{p, at.batch};
+  const tile::Band band = sequence.band();
   const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
   const int row = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows + lane / 4;
 #pragma unroll
   for (int r = 0; r < C.thread_rows(); ++r) {
-    const int query = min(row + 8 * r, p.queries - 1);
+    const int query = min(row + 8 * r, sequence.queries() - 1);
     const auto score = [&](int n, int e) -> float& { return s[4 * n + 2 * r + e]; };
     if constexpr (kGeneral) {
       const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);

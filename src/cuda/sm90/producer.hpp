@@ -61,7 +61,8 @@ struct Producer {
     begin();
     for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
       const Place at = tiles.place();
-      const KeyTiles range = key_tiles<C>(tile::band_of(p.problem, at.batch), p.problem, at);
+      const tile::Sequence sequence{p.problem, at.batch};
+      const KeyTiles range = key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile);
       const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
       ptx::await_kernels_before();
       load_key(last, kv_head, at.batch);  // before Q, for which there may be no room yet

@@ -117,7 +117,7 @@ struct SplitBlock {
   template <bool kMore>
   __device__ void take_first(Scores<C>& next, int2 unmasked, Rows& rows, Output<C>& o) const {
     constexpr int kHalf = C.keys / 2;
-    const float factor = p.problem.scale_log2;
+    const float factor = p.problem.scoring.scale_log2;
     Scores<C> s;
     Weights<C> w;
     float rest[2];
@@ -136,7 +136,7 @@ struct SplitBlock {
   }
   // Any other, when its scores are there and no product is under way.
   __device__ void take(int i, Scores<C>& s, int2 unmasked, Rows& rows, Output<C>& o) const {
-    const float factor = p.problem.scale_log2;
+    const float factor = p.problem.scoring.scale_log2;
     Weights<C> w;
     mask(s, i, unmasked);
     if (!continue_softmax<C, T>(w, s, rows, factor)) {
@@ -150,7 +150,7 @@ struct SplitBlock {
   // One tile, more, or none: paths of their own, because the compiler makes products wait that may be left
   // out.
   __device__ void attend(Rows& rows, Output<C>& o) const {
-    const int last = p.problem.queries - 1, count = tiles();
+    const int last = tile::Sequence{p.problem, at.batch}.queries() - 1, count = tiles();
     const int2 unmasked = unmasked_tiles<C>(
         tile::key_range(band, min(first_row(), last), min(first_row() + C.split_rows() - 1, last)));
     ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
@@ -296,8 +296,9 @@ __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
               static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   block.kv_head = p.group.divide(block.at.head);
   if (tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
-  block.band = tile::band_of(p.problem, block.at.batch);
-  block.range = key_tiles<C>(block.band, p.problem, block.at, C.split_rows());
+  const tile::Sequence sequence{p.problem, block.at.batch};
+  block.band = sequence.band();
+  block.range = key_tiles<C>(block.band, sequence.queries(), block.at.row_tile, C.split_rows());
   ptx::await_kernels_before();
   if (block.thread == 0) block.start_copies();
   __syncthreads();

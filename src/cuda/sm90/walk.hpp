@@ -21,9 +21,8 @@ __device__ inline KeyTiles tiles_of(const tile::KeyRange& range, const KeyTiles&
 }
 
 template <Config C>
-__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at,
-                                     int rows = C.rows()) {
-  const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
+__device__ inline KeyTiles key_tiles(const tile::Band& band, int queries, int row_tile, int rows = C.rows()) {
+  const int first_row = row_tile * rows, last_row = min(first_row + rows, queries) - 1;
   // Nothing to see: one tile, all of it hidden.
   return tiles_of<C>(tile::key_range(band, first_row, last_row), {0, 1});
 }

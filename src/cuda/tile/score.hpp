@@ -18,25 +18,25 @@ struct ScoreRow {
 };
 
 template <class T>
-__device__ inline ScoreRow score_row(const Params& p, const BlockView<T>& v, RowPlace at) {
+__device__ inline ScoreRow score_row(const Params& p, const BlockView<T>& v, RowIndex at) {
   ScoreRow row{at.query, 0.0f, nullptr};
-  if (p.alibi_slopes != nullptr) {
-    row.slope = p.alibi_slopes[v.batch * p.alibi_batch_stride + at.head * p.alibi_head_stride];
+  if (p.per_head.alibi_slopes != nullptr) {
+    row.slope = p.per_head.alibi_slopes[v.batch * p.per_head.alibi_batch_stride + at.head * p.per_head.alibi_head_stride];
   }
-  if (p.mask_kind != MaskTensorKind::none) {
+  if (p.visibility.mask_kind != MaskTensorKind::none) {
     const long long offset =
-        v.batch * p.mask_strides[0] + at.head * p.mask_strides[1] + at.query * p.mask_strides[2];
-    const int size = p.mask_kind == MaskTensorKind::boolean        ? 1
-                     : p.mask_kind == MaskTensorKind::additive_f32 ? 4
+        v.batch * p.visibility.mask_strides[0] + at.head * p.visibility.mask_strides[1] + at.query * p.visibility.mask_strides[2];
+    const int size = p.visibility.mask_kind == MaskTensorKind::boolean        ? 1
+                     : p.visibility.mask_kind == MaskTensorKind::additive_f32 ? 4
                                                                    : 2;
-    row.mask = static_cast<const char*>(p.mask) + offset * size;
+    row.mask = static_cast<const char*>(p.visibility.mask) + offset * size;
   }
   return row;
 }
 
 __device__ inline float additive_mask(const Params& p, const void* mask, int key) {
-  const long long at = key * p.mask_strides[3];
-  switch (p.mask_kind) {
+  const long long at = key * p.visibility.mask_strides[3];
+  switch (p.visibility.mask_kind) {
     case MaskTensorKind::additive_f32:
       return static_cast<const float*>(mask)[at];
     case MaskTensorKind::additive_f16:
@@ -52,13 +52,13 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
 __device__ inline float general_score(const Params& p, const Band& band, const ScoreRow& row, int key,
                                       float dot) {
   if (!band.visible(row.query, key)) return minus_infinity();
-  float s = dot * p.scale;
-  if (p.softcap > 0.0f) s = p.softcap * tanhf(s / p.softcap);
-  if (p.alibi_slopes != nullptr) {
+  float s = dot * p.scoring.scale;
+  if (p.scoring.softcap > 0.0f) s = p.scoring.softcap * tanhf(s / p.scoring.softcap);
+  if (p.per_head.alibi_slopes != nullptr) {
     const int distance = row.query + band.offset - key;
     s -= row.slope * static_cast<float>(distance < 0 ? -distance : distance);
   }
-  if (p.mask_kind != MaskTensorKind::none) {
+  if (p.visibility.mask_kind != MaskTensorKind::none) {
     const float add = additive_mask(p, row.mask, key);
     if (add == minus_infinity()) return add;  // hidden, whatever s is
     s += add;
