@@ -79,9 +79,7 @@ core::Kernel scalar_row() {
   };
   row.launch = [](const core::Problem& p, const tessera_device& device, const core::Launch&) {
     const int rows = scalar_rows(p);
-    return run("scalar",
-               ladder::scalar_function(static_cast<int>(core::dtype_size(p.dtype)), p.dtype == TESSERA_BF16),
-               p, device, rows, rows,
+    return run("scalar", ladder::scalar_function(element_of(p.dtype)), p, device, rows, rows,
                ladder::scalar_shared_bytes(static_cast<int>(p.dim), static_cast<int>(p.value_dim), rows));
   };
   row.rung = 1;
@@ -138,25 +136,25 @@ core::Kernel rung_row(int rung, std::string_view name, std::string_view symbol, 
 }
 
 // Rungs whose launch is a Rung of ladder/table.hpp.
-template <ladder::Rung (*kRung)(bool, int)>
+template <ladder::Rung (*kRung)(Element, int)>
 core::Kernel table_row(int rung, std::string_view name, std::string_view symbol, std::string_view summary,
                        core::Status (*supports)(const core::Problem&)) {
   core::Kernel row = rung_row(rung, name, symbol, summary, supports);
   row.geometry = [](const core::Problem& p, const tessera_device&) {
-    const ladder::Rung r = kRung(p.dtype == TESSERA_BF16, padded_dim(p));
+    const ladder::Rung r = kRung(element_of(p.dtype), padded_dim(p));
     return plain_geometry(p, r.rows, r.threads);
   };
   static std::string_view launch_name;  // one per kRung
   launch_name = name;
   row.launch = [](const core::Problem& p, const tessera_device& device, const core::Launch&) {
-    const ladder::Rung r = kRung(p.dtype == TESSERA_BF16, padded_dim(p));
+    const ladder::Rung r = kRung(element_of(p.dtype), padded_dim(p));
     return run(launch_name.data(), r.function, p, device, r.rows, r.threads, r.shared_bytes);
   };
   return row;
 }
 
 // Rungs 8 to 10: one of the production kernel's arrangements.
-template <const void* (*kFunction)(bool, int), sm80::Config (*kConfig)(int), bool kKeepInL2>
+template <const void* (*kFunction)(Element, int), sm80::Config (*kConfig)(int), bool kKeepInL2>
 core::Kernel fragment_row(int rung, std::string_view name, std::string_view symbol,
                           std::string_view summary) {
   core::Kernel row = rung_row(rung, name, symbol, summary, fragment_rung_supports);
@@ -168,7 +166,7 @@ core::Kernel fragment_row(int rung, std::string_view name, std::string_view symb
   launch_name = name;
   row.launch = [](const core::Problem& p, const tessera_device& device, const core::Launch&) {
     const sm80::Config c = kConfig(padded_dim(p));
-    return run(launch_name.data(), kFunction(p.dtype == TESSERA_BF16, padded_dim(p)), p, device, c.rows(),
+    return run(launch_name.data(), kFunction(element_of(p.dtype), padded_dim(p)), p, device, c.rows(),
                c.threads(), c.shared_bytes(), kKeepInL2);
   };
   return row;
@@ -176,7 +174,7 @@ core::Kernel fragment_row(int rung, std::string_view name, std::string_view symb
 
 core::Status launch_persistent(const core::Problem& p, const tessera_device& device, const core::Launch&) {
   const sm80::Config c = ladder::registers_config(padded_dim(p));
-  const void* const function = ladder::persistent_function(p.dtype == TESSERA_BF16, padded_dim(p));
+  const void* const function = ladder::persistent_function(element_of(p.dtype), padded_dim(p));
   runtime::Launch launch;
   launch.kernel = "persistent";
   launch.function = function;
@@ -234,7 +232,7 @@ std::vector<core::Kernel> ladder_rows() {
       table_row<ladder::tensor_pv>(7, "tensor_pv", "ladder::tensor_pv<", "tensor cores for P V as well",
                                    aligned_rung_supports),
       fragment_row<ladder::registers_function, registers_config, false>(
-          8, "registers", "ladder::registers<", "scores, softmax and weights stay in registers"),
+          8, "registers", "ladder::registers<", "scores, softmax and P stay in registers"),
       fragment_row<ladder::pipelined_function, pipelined_config, false>(9, "pipelined", "ladder::pipelined<",
                                                                         "a ring of three stages"),
       fragment_row<ladder::pipelined_function, pipelined_config, true>(

@@ -62,13 +62,13 @@ struct Outputs {
 
 // In this order what the kernels load together lies side by side.
 struct Params {
+  Tensor query;  // [batch, heads, queries, dim]
   Sizes sizes;
   tile::Divider pack;  // query heads that share a block's rows: group where K/V loads are shared, else 1
   Scoring scoring;
   Visibility visibility;
   KeysAndValues kv;
   PerHead per_head;
-  Tensor query;       // [batch, heads, queries, dim]
   int longest_first;  // the last row tile sees most keys: start with it
   Outputs output;
 };

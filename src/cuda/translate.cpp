@@ -55,9 +55,14 @@ core::Status within_limits(const core::Problem& p) {
   return {};
 }
 
+Element element_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F32 ? Element::f32 : dtype == TESSERA_BF16 ? Element::bf16 : Element::f16;
+}
+
 Params translate(const core::Problem& problem, int pack) {
   const auto narrow = [](std::int64_t n) { return static_cast<int>(n); };
   Params p{};
+  p.query = tensor(problem.query);
   p.sizes = {.batch = narrow(problem.batch),
              .heads = narrow(problem.heads),
              .kv_heads = narrow(problem.kv_heads),
@@ -87,7 +92,6 @@ Params translate(const core::Problem& problem, int pack) {
                 .alibi_head_stride = problem.alibi_head_stride,
                 .sinks = problem.sinks,
                 .sinks_stride = problem.sinks_stride};
-  p.query = tensor(problem.query);
   p.longest_first = later_rows_see_more(problem) ? 1 : 0;
   p.output = {.data = problem.output.data,
               .strides = strides_of(problem.output),

@@ -4,12 +4,16 @@
 #include <string>
 
 #include "core/problem.hpp"
+#include "cuda/dispatch.hpp"
 #include "cuda/params.hpp"
 
 namespace tessera::cuda {
 
 // OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
 core::Status within_limits(const core::Problem& problem);
+
+// Of a dtype that the CUDA kernels take.
+Element element_of(tessera_dtype dtype);
 
 // `pack`: query heads that share a block's rows, 1 or problem.group().
 Params translate(const core::Problem& problem, int pack);

@@ -76,10 +76,10 @@ TEST(Ladder, EveryRungsSharedMemoryHoldsTheLimit) {
   for (const int dim : {64, 128}) {
     for (const auto& rung : {ladder::shared_padded, ladder::shared, ladder::async, ladder::vector,
                              ladder::tensor_qk, ladder::tensor_tiled, ladder::tensor_pv}) {
-      EXPECT_LE(rung(false, dim).shared_bytes, kLimit) << dim;
-      EXPECT_LE(rung(true, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::f16, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::bf16, dim).shared_bytes, kLimit) << dim;
     }
-    EXPECT_LE(ladder::tensor_tiled_f16(false, dim).shared_bytes, kLimit) << dim;
+    EXPECT_LE(ladder::tensor_tiled_f16(Element::f16, dim).shared_bytes, kLimit) << dim;
     EXPECT_LE(ladder::registers_config(dim).shared_bytes(), kLimit) << dim;
     EXPECT_LE(ladder::pipelined_config(dim).shared_bytes(), kLimit) << dim;
   }

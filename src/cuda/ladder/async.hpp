@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) async(const __grid_constan
     if (t < block.tiles()) {
       unsigned* const key = slots + t % 2 * 2 * kTile;
       start_tile<Layout>(key, block.key(t), p.kv.key.strides.row, block.keys(t), p.sizes.dim);
-      start_tile<Layout>(key + kTile, block.value(t), p.kv.value.strides.row, block.keys(t), p.sizes.value_dim);
+      start_tile<Layout>(key + kTile, block.value(t), p.kv.value.strides.row, block.keys(t),
+                         p.sizes.value_dim);
     }
     ptx::commit_copies();
   };

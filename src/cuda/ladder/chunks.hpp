@@ -26,7 +26,7 @@ template <int kDim>
 struct LaneAddress {
   unsigned at;
 
-  __device__ explicit LaneAddress(tile::Place lane) : at(chunk_offset<kDim>(lane.row, lane.column)) {}
+  __device__ explicit LaneAddress(tile::FragmentIndex lane) : at(chunk_offset<kDim>(lane.row, lane.column)) {}
   __device__ unsigned operator()(unsigned tile, int rows, int step) const {
     constexpr int kTurn = kDim / 8 % 8 == 0 ? 128 : 64;  // bytes within which the swizzle moves a chunk
     return ((tile + at) ^ (32 * step % kTurn)) + 32 * step / kTurn * kTurn + rows * kDim * 2;
@@ -67,8 +67,9 @@ struct ChunkSlots {
       const unsigned base = ptx::shared_address(shared_memory);
       start_chunks<kDim, Block::kKeys, kThreads>(base + key(t), block.key(t), block.p.kv.key.strides.row,
                                                  block.keys(t), block.p.sizes.dim);
-      start_chunks<kDim, Block::kKeys, kThreads>(base + value(t), block.value(t), block.p.kv.value.strides.row,
-                                                 block.keys(t), block.p.sizes.value_dim);
+      start_chunks<kDim, Block::kKeys, kThreads>(base + value(t), block.value(t),
+                                                 block.p.kv.value.strides.row, block.keys(t),
+                                                 block.p.sizes.value_dim);
     }
     ptx::commit_copies();
   }

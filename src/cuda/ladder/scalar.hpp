@@ -26,8 +26,8 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
       tile::block_view<T>(p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
   const int row = static_cast<int>(blockIdx.x) * rows + lane;
   if (row >= view.rows) return;
-  const tile::RowIndex at = view.place(row);
-  const tile::ScoreRow options = tile::score_row(p, view, at);
+  const tile::RowIndex at = view.index(row);
+  const tile::OptionScores score_of(p, view, at);
   const T* const source = tile::query_row(p, view, at);
   for (int d = 0; d < p.sizes.dim; ++d) query[d * rows] = tile::to_float(source[d]);
   for (int d = 0; d < p.sizes.value_dim; ++d) acc[d * rows] = 0.0f;
@@ -38,20 +38,19 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
     const T* const key = view.key + j * p.kv.key.strides.row;
     float dot = 0.0f;
     for (int d = 0; d < p.sizes.dim; ++d) dot = fmaf(query[d * rows], tile::to_float(key[d]), dot);
-    const float score = tile::general_score(p, view.band, options, j, dot);
+    const float score = score_of(p, view.band, j, dot);
     if (score == tile::minus_infinity()) continue;  // contributes nothing, whatever its value row holds
 
-    const float keep = tile::raise_reference(state, score);
-    const float weight = exp2f(score - state.reference);
-    state.sum += weight;
+    const float keep = tile::raise_row_max(state, score);
+    const float prob = exp2f(score - state.row_max);
+    state.sum += prob;
     const T* const value = view.value + j * p.kv.value.strides.row;
     for (int d = 0; d < p.sizes.value_dim; ++d) {
-      acc[d * rows] = fmaf(weight, tile::to_float(value[d]), acc[d * rows] * keep);
+      acc[d * rows] = fmaf(prob, tile::to_float(value[d]), acc[d * rows] * keep);
     }
   }
 
-  float keep = 1.0f;
-  if (p.per_head.sinks != nullptr) keep = tile::add_sink(state, p.per_head.sinks[at.head * p.per_head.sinks_stride]);
+  const float keep = tile::join_sink(p, at.head, state);
   const float inverse = tile::inverse_sum(state) * keep;
   T* const out = tile::output_row(p, view, at);
   for (int d = 0; d < p.sizes.value_dim; ++d) out[d] = tile::from_float<T>(acc[d * rows] * inverse);

@@ -84,7 +84,7 @@ core::Status launch(const core::Problem& p, const tessera_device& device, const 
   // What the code in this process was compiled for: on a GPU newer than this build it comes from PTX.
   const int arch = runtime::code_arch(run.function, device.index);
   const Config c = config_for(arch, dims.dim, dims.value_dim, variant);
-  run.starts_early = starts_early(arch);
+  run.starts_early = pdl(arch);
   run.grid[0] = static_cast<unsigned>((p.queries * p.group() + c.rows() - 1) / c.rows());
   run.grid[1] = static_cast<unsigned>(p.kv_heads);
   run.grid[2] = static_cast<unsigned>(p.batch);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/kernel.hpp"
-#include "cuda/sm80/rows.hpp"
+#include "cuda/sm80/configs.hpp"
 
 namespace tessera::cuda::sm80 {
 

@@ -28,7 +28,7 @@ const void* function_for(bool bf16, const Choice& choice) {
   static const auto of_f16 = functions_of<Element::f16>(std::make_index_sequence<kRows>());
   static const auto of_bf16 = functions_of<Element::bf16>(std::make_index_sequence<kRows>());
   std::size_t row = 0;
-  while (kHeadDims[row].dim != choice.config.dim || kHeadDims[row].value_dim != choice.config.value_dim)
+  while (kHeadDims[row].dim != choice.tiling.dim || kHeadDims[row].value_dim != choice.tiling.value_dim)
     ++row;
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
@@ -68,7 +68,7 @@ bool in_build() { return true; }
 
 core::Status launch(const core::Problem& p, const Choice& choice, const tessera_device& device) {
   const Maps* maps = nullptr;
-  if (core::Status s = maps_of(boxes_of(p, choice.config), &maps); !s.ok()) return s;
+  if (core::Status s = maps_of(boxes_of(p, choice.tiling), &maps); !s.ok()) return s;
   Sm90Params params{maps->query,
                     maps->key,
                     maps->value,
@@ -84,13 +84,11 @@ core::Status launch(const core::Problem& p, const Choice& choice, const tessera_
     run.grid[0] = static_cast<unsigned>(choice.row_tiles);
     run.grid[1] = static_cast<unsigned>(p.heads);
     run.grid[2] = static_cast<unsigned>(p.batch);
-    run.threads = static_cast<unsigned>(choice.config.split_threads());
-    run.shared_bytes = static_cast<unsigned>(split_shared_bytes(choice.config));
   } else {
     run.grid[0] = static_cast<unsigned>(choice.blocks);
-    run.threads = static_cast<unsigned>(choice.config.threads());
-    run.shared_bytes = static_cast<unsigned>(shared_bytes(choice.config));
   }
+  run.threads = static_cast<unsigned>(choice.tiling.threads);
+  run.shared_bytes = static_cast<unsigned>(choice.tiling.shared_bytes);
   return runtime::launch(run, &params, device);
 }
 

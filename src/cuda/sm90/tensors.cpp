@@ -59,9 +59,8 @@ core::Status check_boxes(const core::Problem& p) {
   return check(p, "output", p.output, p.heads, p.queries);
 }
 
-BoxedTensors boxes_of(const core::Problem& p, const Config& c) {
-  const int query_rows = c.warp_rows == 16 ? 64 : c.warp_rows;  // of a warpgroup, or of a warp
-  return {boxed(p, p.query, p.dim, p.heads, p.queries, query_rows),
+BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) {
+  return {boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
           boxed(p, p.key, p.dim, p.kv_heads, p.keys, c.keys),
           boxed(p, p.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
 }

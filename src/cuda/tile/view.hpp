@@ -1,6 +1,6 @@
-// What a block sees of a problem: the sequence that it works on, and one pack of its heads. Heads that share K
-// and V may share a block: row r is then query r / pack of head first_head + r % pack, so that K/V are loaded
-// once for all of them.
+// What a block sees of a problem: the sequence that it works on, and one pack of its heads. Heads that share
+// K and V may share a block: row r is then query r / pack of head first_head + r % pack, so that K/V are
+// loaded once for all of them.
 #pragma once
 
 #include "cuda/params.hpp"
@@ -52,7 +52,7 @@ struct BlockView {
   Band band;
 
   __device__ int query_of(int row) const { return pack.divide(row); }
-  __device__ RowIndex place(int row) const {
+  __device__ RowIndex index(int row) const {
     const int query_index = query_of(row);
     return {query_index, first_head + row - query_index * static_cast<int>(pack.divisor)};
   }
@@ -69,7 +69,8 @@ __device__ inline BlockView<T> block_view(const Params& p, int b, int pack_index
   v.output = static_cast<T*>(p.output.data) + b * p.output.strides.batch;
   v.lse = p.output.lse == nullptr ? nullptr : p.output.lse + b * p.output.lse_strides.batch;
   v.key = static_cast<const T*>(p.kv.key.data) + b * p.kv.key.strides.batch + kv * p.kv.key.strides.head;
-  v.value = static_cast<const T*>(p.kv.value.data) + b * p.kv.value.strides.batch + kv * p.kv.value.strides.head;
+  v.value =
+      static_cast<const T*>(p.kv.value.data) + b * p.kv.value.strides.batch + kv * p.kv.value.strides.head;
   v.batch = b;
   v.first_head = first_head;
   v.pack = p.pack;
@@ -88,7 +89,8 @@ __device__ inline T* output_row(const Params& p, const BlockView<T>& v, RowIndex
 }
 template <class T>
 __device__ inline void write_lse(const Params& p, const BlockView<T>& v, RowIndex at, float lse) {
-  if (v.lse != nullptr) v.lse[at.head * p.output.lse_strides.head + at.query * p.output.lse_strides.row] = lse;
+  if (v.lse != nullptr)
+    v.lse[at.head * p.output.lse_strides.head + at.query * p.output.lse_strides.row] = lse;
 }
 
 }  // namespace tessera::cuda::tile
