@@ -82,9 +82,9 @@ struct Problem : Sizes {
   tessera_dtype dtype = 0;  // of query, key, value and output
   Tensor4 query;
   KeysValues kv;
-  Visibility visible;
+  Visibility visibility;
   Scoring scoring;
-  Output out;
+  Output output;
   PerTensor<std::uint64_t> span_bytes;  // from a tensor's address to behind its last element; 0 if empty
 
   // Keys of batch entry b that exist; reads the lengths.
@@ -96,7 +96,7 @@ struct Problem : Sizes {
   }
   // Position of query 0 on the key axis, given that batch entry's key length.
   std::int64_t position_offset(std::int64_t key_length) const {
-    return visible.align_bottom_right ? key_length - queries : 0;
+    return visibility.align_bottom_right ? key_length - queries : 0;
   }
   // The same problem over memory elsewhere.
   void move_to(const Addresses& at);

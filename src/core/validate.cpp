@@ -151,7 +151,7 @@ Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
   if (is_absent(t)) return {};
   const std::int64_t full[4] = {out->batch, out->heads, out->queries, out->keys};
   constexpr std::string_view kNames[4] = {"batch", "heads", "queries", "keys"};
-  MaskTensor& mask = out->visible.mask;
+  MaskTensor& mask = out->visibility.mask;
   mask = {t.dtype == TESSERA_BOOL ? MaskKind::boolean : MaskKind::additive, t.data, t.dtype, {}};
   for (int d = 0; d < t.rank; ++d) {
     const auto target = static_cast<std::size_t>(4 - t.rank + d);
@@ -166,8 +166,8 @@ Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
 
 Status check_lse(const tessera_tensor& t, Problem* out) {
   if (is_absent(t)) return {};
-  out->out.lse = static_cast<float*>(t.data);
-  out->out.lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
+  out->output.lse = static_cast<float*>(t.data);
+  out->output.lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
   return agree({{t, "lse", 0, out->batch, "query's batch"},
                 {t, "lse", 1, out->heads, "query's number of heads"},
                 {t, "lse", 2, out->queries, "query's number of queries"}});
@@ -219,10 +219,10 @@ Status validate(const tessera_attention& p, Problem* problem) {
   out.query = view(p.query);
   out.kv.key = view(p.key);
   out.kv.value = view(p.value);
-  out.out.rows = view(p.output);
+  out.output.rows = view(p.output);
 
   if (Status s = check_scalars(p, &out); !s.ok()) return s;
-  if (Status s = check_band(p.mask, &out.visible); !s.ok()) return s;
+  if (Status s = check_band(p.mask, &out.visibility); !s.ok()) return s;
   if (Status s = check_mask_tensor(p.mask.tensor, &out); !s.ok()) return s;
   if (Status s = check_lse(p.lse, &out); !s.ok()) return s;
   if (Status s = check_key_lengths(p.key_lengths, &out); !s.ok()) return s;
@@ -272,11 +272,11 @@ void Problem::move_to(const Addresses& at) {
   kv.key.data = at[TensorId::key];
   kv.value.data = at[TensorId::value];
   kv.lengths = at[TensorId::key_lengths];
-  visible.mask.data = at[TensorId::mask];
+  visibility.mask.data = at[TensorId::mask];
   scoring.alibi_slopes.data = static_cast<const float*>(at[TensorId::alibi_slopes]);
   scoring.sinks.data = static_cast<const float*>(at[TensorId::sinks]);
-  out.rows.data = at[TensorId::output];
-  out.lse = static_cast<float*>(at[TensorId::lse]);
+  output.rows.data = at[TensorId::output];
+  output.lse = static_cast<float*>(at[TensorId::lse]);
 }
 
 Status validate_key_lengths(const Problem& problem) {

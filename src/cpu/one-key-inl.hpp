@@ -18,7 +18,7 @@ namespace tessera::cpu::HWY_NAMESPACE {
 
 // What works on single scores stays with the kernels that do that.
 HWY_INLINE bool has_one_key(const core::Problem& problem, const Scoring& scoring) {
-  return problem.keys == 1 && !scoring.full && problem.visible.mask.kind == core::MaskKind::none;
+  return problem.keys == 1 && !scoring.full && problem.visibility.mask.kind == core::MaskKind::none;
 }
 
 template <class T>

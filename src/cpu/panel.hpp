@@ -54,7 +54,7 @@ inline Scoring scoring_of(const core::Problem& p) {
   s.scale = std::fabs(p.scoring.scale);
   // A scale whose factor is zero or infinite must not meet the infinity of a hidden key in one product.
   s.full = p.scoring.softcap > 0 || p.scoring.alibi_slopes.data != nullptr ||
-           p.visible.mask.kind == core::MaskKind::additive ||
+           p.visibility.mask.kind == core::MaskKind::additive ||
            !std::isnormal(static_cast<float>(s.scale * kLog2E));
   s.softcap = p.scoring.softcap;
   s.natural = s.full ? 1.0 : static_cast<double>(s.scale);

@@ -29,7 +29,7 @@ inline double row_us(const core::Problem& p) {
 // on average, and half a tile more, because a tile visits the keys that its last row sees.
 inline double share_of(const core::Problem& p, std::int64_t rows) {
   if (!later_rows_see_more(p) || p.queries == 0) return 1.0;
-  const std::int64_t longest = std::min(p.position_offset(p.keys) + p.queries + p.visible.right, p.keys);
+  const std::int64_t longest = std::min(p.position_offset(p.keys) + p.queries + p.visibility.right, p.keys);
   if (longest <= 0) return 1.0;
   const double average = core::visible_pairs(p) / static_cast<double>(p.queries);
   const double ahead = static_cast<double>(std::min(rows, p.queries) - 1) / 2;

@@ -11,10 +11,12 @@ namespace tessera::cuda {
 namespace {
 
 Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stride, t.row_stride}; }
+Tensor tensor(const core::Tensor4& t) { return {t.data, strides_of(t)}; }
 
 // A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
 int reach(const core::Problem& problem, std::int64_t keys_away) {
-  return problem.visible.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway)) : kFarAway;
+  return problem.visibility.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway))
+                                     : kFarAway;
 }
 
 MaskTensorKind mask_kind(const core::MaskTensor& mask) {
@@ -66,63 +68,67 @@ core::Status tensor_cores_take(const core::Problem& p, int most_dim) {
   return within_limits(p);
 }
 
+Element element_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F32 ? Element::f32 : dtype == TESSERA_BF16 ? Element::bf16 : Element::f16;
+}
+
 Params translate(const core::Problem& problem, int pack) {
+  const auto narrow = [](std::int64_t n) { return static_cast<int>(n); };
   Params p{};
-  p.query = problem.query.data;
-  p.key = problem.kv.key.data;
-  p.value = problem.kv.value.data;
-  p.output = problem.out.rows.data;
-  p.lse = problem.out.lse;
-  p.query_strides = strides_of(problem.query);
-  p.key_strides = strides_of(problem.kv.key);
-  p.value_strides = strides_of(problem.kv.value);
-  p.output_strides = strides_of(problem.out.rows);
-  p.lse_strides = {problem.out.lse_strides[0], problem.out.lse_strides[1], problem.out.lse_strides[2]};
-  p.batch = static_cast<int>(problem.batch);
-  p.heads = static_cast<int>(problem.heads);
-  p.kv_heads = static_cast<int>(problem.kv_heads);
-  p.queries = static_cast<int>(problem.queries);
-  p.keys = static_cast<int>(problem.keys);
-  p.dim = static_cast<int>(problem.dim);
-  p.value_dim = static_cast<int>(problem.value_dim);
-  p.group = static_cast<int>(problem.group());
+  p.query = tensor(problem.query);
+  p.sizes = {.batch = narrow(problem.batch),
+             .heads = narrow(problem.heads),
+             .kv_heads = narrow(problem.kv_heads),
+             .queries = narrow(problem.queries),
+             .keys = narrow(problem.keys),
+             .dim = narrow(problem.dim),
+             .value_dim = narrow(problem.value_dim),
+             .group = narrow(problem.group())};
   p.pack = tile::make_divider(pack);
-  p.scale = problem.scoring.scale;
-  p.scale_log2 = problem.scoring.scale * tile::kLog2E;
-  p.softcap = problem.scoring.softcap;
-  p.left = reach(problem, problem.visible.left);
-  p.right = reach(problem, problem.visible.right);
-  p.align_bottom_right = problem.visible.align_bottom_right ? 1 : 0;
-  p.mask_kind = mask_kind(problem.visible.mask);
-  p.mask = problem.visible.mask.data;
-  std::copy(problem.visible.mask.strides.begin(), problem.visible.mask.strides.end(), p.mask_strides);
+  p.scoring = {.scale = problem.scoring.scale,
+               .scale_log2 = problem.scoring.scale * tile::kLog2E,
+               .softcap = problem.scoring.softcap};
+  p.visibility.left = reach(problem, problem.visibility.left);
+  p.visibility.right = reach(problem, problem.visibility.right);
+  p.visibility.align_bottom_right = problem.visibility.align_bottom_right ? 1 : 0;
+  p.visibility.mask_kind = mask_kind(problem.visibility.mask);
+  p.visibility.mask = problem.visibility.mask.data;
+  std::copy(problem.visibility.mask.strides.begin(), problem.visibility.mask.strides.end(),
+            p.visibility.mask_strides);
   if (problem.kv.lengths_dtype == TESSERA_I32)
-    p.key_lengths_i32 = static_cast<const int*>(problem.kv.lengths);
+    p.kv.lengths_i32 = static_cast<const int*>(problem.kv.lengths);
   else
-    p.key_lengths_i64 = static_cast<const long long*>(problem.kv.lengths);
-  p.key_lengths_stride = problem.kv.lengths_stride;
-  p.alibi_slopes = problem.scoring.alibi_slopes.data;
-  p.alibi_batch_stride = problem.scoring.alibi_slopes.batch_stride;
-  p.alibi_head_stride = problem.scoring.alibi_slopes.head_stride;
-  p.sinks = problem.scoring.sinks.data;
-  p.sinks_stride = problem.scoring.sinks.head_stride;
+    p.kv.lengths_i64 = static_cast<const long long*>(problem.kv.lengths);
+  p.kv.lengths_stride = problem.kv.lengths_stride;
+  p.kv.key = tensor(problem.kv.key);
+  p.kv.value = tensor(problem.kv.value);
+  p.per_head = {.alibi_slopes = problem.scoring.alibi_slopes.data,
+                .alibi_batch_stride = problem.scoring.alibi_slopes.batch_stride,
+                .alibi_head_stride = problem.scoring.alibi_slopes.head_stride,
+                .sinks = problem.scoring.sinks.data,
+                .sinks_stride = problem.scoring.sinks.head_stride};
   p.longest_first = later_rows_see_more(problem) ? 1 : 0;
+  p.output = {.data = problem.output.rows.data,
+              .strides = strides_of(problem.output.rows),
+              .lse_strides = {problem.output.lse_strides[0], problem.output.lse_strides[1],
+                              problem.output.lse_strides[2]},
+              .lse = problem.output.lse};
   return p;
 }
 
 void place(Params* p, const core::Addresses& at) {
   using core::TensorId;
-  p->query = at[TensorId::query];
-  p->key = at[TensorId::key];
-  p->value = at[TensorId::value];
-  p->output = at[TensorId::output];
-  p->lse = static_cast<float*>(at[TensorId::lse]);
-  p->mask = at[TensorId::mask];
-  if (p->key_lengths_i32 != nullptr) p->key_lengths_i32 = static_cast<const int*>(at[TensorId::key_lengths]);
-  if (p->key_lengths_i64 != nullptr)
-    p->key_lengths_i64 = static_cast<const long long*>(at[TensorId::key_lengths]);
-  p->alibi_slopes = static_cast<const float*>(at[TensorId::alibi_slopes]);
-  p->sinks = static_cast<const float*>(at[TensorId::sinks]);
+  p->query.data = at[TensorId::query];
+  p->kv.key.data = at[TensorId::key];
+  p->kv.value.data = at[TensorId::value];
+  void* const lengths = at[TensorId::key_lengths];
+  if (p->kv.lengths_i32 != nullptr) p->kv.lengths_i32 = static_cast<const int*>(lengths);
+  if (p->kv.lengths_i64 != nullptr) p->kv.lengths_i64 = static_cast<const long long*>(lengths);
+  p->visibility.mask = at[TensorId::mask];
+  p->per_head.alibi_slopes = static_cast<const float*>(at[TensorId::alibi_slopes]);
+  p->per_head.sinks = static_cast<const float*>(at[TensorId::sinks]);
+  p->output.data = at[TensorId::output];
+  p->output.lse = static_cast<float*>(at[TensorId::lse]);
 }
 
 void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
@@ -137,16 +143,16 @@ bool rows_of_16_bytes(const core::Problem& p) {
   return rows_of_16_bytes(p, p.query, p.heads, p.queries, p.dim) &&
          rows_of_16_bytes(p, p.kv.key, p.kv_heads, p.keys, p.dim) &&
          rows_of_16_bytes(p, p.kv.value, p.kv_heads, p.keys, p.value_dim) &&
-         rows_of_16_bytes(p, p.out.rows, p.heads, p.queries, p.value_dim);
+         rows_of_16_bytes(p, p.output.rows, p.heads, p.queries, p.value_dim);
 }
 
 bool plain_scores(const core::Problem& p) {
   return p.scoring.softcap == 0 && p.scoring.alibi_slopes.data == nullptr &&
-         p.visible.mask.kind == core::MaskKind::none;
+         p.visibility.mask.kind == core::MaskKind::none;
 }
 
 bool later_rows_see_more(const core::Problem& p) {
-  return p.visible.has_band && p.visible.right < kFarAway && p.visible.left >= p.keys;
+  return p.visibility.has_band && p.visibility.right < kFarAway && p.visibility.left >= p.keys;
 }
 
 std::string padding_words(const core::Sizes& p, int dim, int value_dim) {

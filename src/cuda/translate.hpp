@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/problem.hpp"
+#include "cuda/dispatch.hpp"
 #include "cuda/params.hpp"
 #include "cuda/runtime/step.hpp"
 
@@ -14,6 +15,9 @@ core::Status within_limits(const core::Problem& problem);
 
 // The same, and f16 or bf16 with head dims up to this.
 core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
+
+// Of a dtype that the CUDA kernels take.
+Element element_of(tessera_dtype dtype);
 
 // `pack`: query heads that share a block's rows, 1 or problem.group().
 Params translate(const core::Problem& problem, int pack);

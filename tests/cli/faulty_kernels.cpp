@@ -25,7 +25,7 @@ class Faulty final : public Prepared {
     Status status = honest_->submit(at, device);
     if (!status.ok()) return status;
     const std::int64_t last =
-        problem_.out.rows.offset(problem_.batch - 1, problem_.heads - 1, problem_.queries - 1) +
+        problem_.output.rows.offset(problem_.batch - 1, problem_.heads - 1, problem_.queries - 1) +
         problem_.value_dim - 1;
     void* const output = at[TensorId::output];
     const double right = oracle::load(output, problem_.dtype, last);

@@ -115,9 +115,9 @@ TEST(ShapeOnlyProblem, EveryNamedCaseValidatesAsItDoesWithMemory) {
     ASSERT_TRUE(core::validate(instance.problem(), &real).ok()) << c.name;
     EXPECT_EQ(shape.queries, real.queries);
     EXPECT_EQ(shape.group(), real.group());
-    EXPECT_EQ(shape.visible.has_band, real.visible.has_band);
-    EXPECT_EQ(shape.visible.mask.kind, real.visible.mask.kind) << c.name;
-    EXPECT_EQ(shape.visible.mask.strides[0] == 0, real.visible.mask.strides[0] == 0) << c.name;
+    EXPECT_EQ(shape.visibility.has_band, real.visibility.has_band);
+    EXPECT_EQ(shape.visibility.mask.kind, real.visibility.mask.kind) << c.name;
+    EXPECT_EQ(shape.visibility.mask.strides[0] == 0, real.visibility.mask.strides[0] == 0) << c.name;
     EXPECT_EQ(shape.kv.lengths == nullptr, real.kv.lengths == nullptr) << c.name;
     EXPECT_EQ(shape.scoring.scale, real.scoring.scale) << c.name;
   }

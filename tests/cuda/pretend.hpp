@@ -9,7 +9,7 @@
 
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/runtime/sentences.hpp"
-#include "cuda/sm80/rows.hpp"
+#include "cuda/sm80/configs.hpp"
 
 namespace tessera::testing_cuda {
 

@@ -65,11 +65,11 @@ TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
 TEST(Sm80, StridesThatAreNeverUsedDoNotMakeRowsUnaligned) {
   std::string error;
   core::Problem one = problem_of(*cases::parse("b1 h16 q2048 d128 f16", &error));
-  for (core::Tensor4* t : {&one.query, &one.kv.key, &one.kv.value, &one.out.rows}) t->batch_stride = 1;
+  for (core::Tensor4* t : {&one.query, &one.kv.key, &one.kv.value, &one.output.rows}) t->batch_stride = 1;
   EXPECT_EQ(variant_for(one, 90, 132), Variant::plain);
 
   core::Problem decode = problem_of(*cases::parse("b8 h32/8 q1 k4096 d128 bf16", &error));
-  decode.query.row_stride = decode.out.rows.row_stride = 1;
+  decode.query.row_stride = decode.output.rows.row_stride = 1;
   EXPECT_NE(variant_for(decode, 90, 132), Variant::general);
 
   core::Problem two = problem_of(*cases::parse("b2 h16 q2048 d128 f16", &error));
@@ -83,10 +83,10 @@ TEST(Ladder, EveryRungsSharedMemoryHoldsTheLimit) {
   for (const int dim : {64, 128}) {
     for (const auto& rung : {ladder::shared_padded, ladder::shared, ladder::async, ladder::vector,
                              ladder::tensor_qk, ladder::tensor_tiled, ladder::tensor_pv}) {
-      EXPECT_LE(rung(false, dim).shared_bytes, kLimit) << dim;
-      EXPECT_LE(rung(true, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::f16, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::bf16, dim).shared_bytes, kLimit) << dim;
     }
-    EXPECT_LE(ladder::tensor_tiled_f16(false, dim).shared_bytes, kLimit) << dim;
+    EXPECT_LE(ladder::tensor_tiled_f16(Element::f16, dim).shared_bytes, kLimit) << dim;
     EXPECT_LE(ladder::registers_config(dim).shared_bytes(), kLimit) << dim;
     EXPECT_LE(ladder::pipelined_config(dim).shared_bytes(), kLimit) << dim;
   }

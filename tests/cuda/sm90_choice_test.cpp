@@ -58,13 +58,14 @@ TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
          {Variant::plain, Variant::tall, Variant::split, Variant::narrow, Variant::general}) {
       if (variant == Variant::tall && !has_tall(d.dim)) continue;
       if (splits_keys(variant) && !has_split(d.dim)) continue;
+      const Tiling tiling = tiling_for(d.dim, d.value_dim, variant);
+      EXPECT_LE(tiling.shared_bytes, kMostSharedBytes) << d.dim << " " << d.value_dim;
+      EXPECT_EQ(tiling.keys % 16, 0) << d.dim;  // whole products
+      if (splits_keys(variant)) continue;
       const Config c = config_for(d.dim, d.value_dim, variant);
-      EXPECT_LE(splits_keys(variant) ? split_shared_bytes(c) : shared_bytes(c), kMostSharedBytes)
-          << d.dim << " " << d.value_dim;
       // What the block starts with, whole eights a thread, is all there is to deal out.
       const int at_start = 64 * 1024 / c.threads() / 8 * 8 * c.threads();
       EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()), at_start) << d.dim;
-      EXPECT_EQ(c.keys % 16, 0) << d.dim;  // whole products
     }
   }
 }
@@ -128,7 +129,7 @@ TEST(Sm90, LeavesTheCopyEnginesLimitsToSm80InWords) {
       {"query's batch stride is 1099511627776 elements",
        [](core::Problem& p) { p.query.batch_stride = std::int64_t{1} << 40; }},
       {"output does not start at a multiple of 16 bytes",
-       [](core::Problem& p) { p.out.rows.data = static_cast<char*>(p.out.rows.data) + 2; }},
+       [](core::Problem& p) { p.output.rows.data = static_cast<char*>(p.output.rows.data) + 2; }},
   };
   for (const auto& row : rows) {
     core::Problem p = problem("b2 h16 q2048 d128 f16");
@@ -246,9 +247,9 @@ TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
     ASSERT_TRUE(cases::validated(c, &p).ok()) << c.name;
     if (!production_row().supports(p).ok()) continue;
     const Choice choice = choose(p, kSms);
-    EXPECT_GE(choice.config.dim, p.dim) << c.name;
-    EXPECT_GE(choice.config.value_dim, p.value_dim) << c.name;
-    EXPECT_GE(choice.row_tiles * choice.rows, p.queries) << c.name;
+    EXPECT_GE(choice.tiling.dim, p.dim) << c.name;
+    EXPECT_GE(choice.tiling.value_dim, p.value_dim) << c.name;
+    EXPECT_GE(choice.row_tiles * choice.tiling.rows, p.queries) << c.name;
     ++judged;
   }
   EXPECT_GT(judged, 20);
@@ -257,7 +258,7 @@ TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
 TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   const core::Problem p = problem("b2 h16/4 q300 k500 d80 v40 bf16");
   ASSERT_TRUE(check_boxes(p).ok());
-  const BoxedTensors boxes = boxes_of(p, config_for(96, 96, Variant::plain));
+  const BoxedTensors boxes = boxes_of(p, tiling_for(96, 96, Variant::plain));
   using Extents = std::array<std::uint64_t, 4>;
   using Bytes = std::array<std::uint64_t, 3>;
   EXPECT_EQ(boxes.query.extents, (Extents{80, 300, 16, 2}));  // the true head dim: the rest is zeros
@@ -268,18 +269,18 @@ TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   EXPECT_EQ(boxes.value.extents, (Extents{40, 500, 4, 2}));
   EXPECT_EQ(boxes.value.strides_bytes, (Bytes{80, 500 * 80, 4 * 500 * 80}));
   EXPECT_EQ(boxes.value.data, p.kv.value.data);
-  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::split)).query.box_rows, 64u);
-  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
+  EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::split)).query.box_rows, 64u);
+  EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
   EXPECT_TRUE(boxes.value.bf16);
 }
 
 TEST(Sm90Tensors, StridesThatAreNeverUsedGetAValidOne) {
   core::Problem p = problem("b1 h16 q2048 d128 f16");
-  for (core::Tensor4* t : {&p.query, &p.kv.key, &p.kv.value, &p.out.rows}) t->batch_stride = 1;
+  for (core::Tensor4* t : {&p.query, &p.kv.key, &p.kv.value, &p.output.rows}) t->batch_stride = 1;
   p.kv.key.batch_stride = 0;
   p.kv.value.batch_stride = std::int64_t{1} << 60;
   ASSERT_TRUE(check_boxes(p).ok());
-  const BoxedTensors boxes = boxes_of(p, config_for(128, 128, Variant::plain));
+  const BoxedTensors boxes = boxes_of(p, tiling_for(128, 128, Variant::plain));
   for (const runtime::BoxedTensor* t : {&boxes.query, &boxes.key, &boxes.value})
     EXPECT_EQ(t->strides_bytes[2], 16u);
 }

@@ -229,7 +229,7 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(given.value.shape[2] == p.keys && given.output.shape[3] == p.value_dim);
   require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_BF16);
   require(std::isfinite(p.scoring.scale) && std::isfinite(p.scoring.softcap) && p.scoring.softcap >= 0);
-  const Visibility& v = p.visible;
+  const Visibility& v = p.visibility;
   require(v.left >= 0 && v.left <= kUnboundedReach && v.right >= 0 && v.right <= kUnboundedReach);
   require(v.mask.kind == MaskKind::none || v.mask.data != nullptr);
 

@@ -19,7 +19,6 @@ constexpr core::Budget kBudget{128, 64 * 1024};
 using Supports = core::Status (*)(const core::Problem&);
 
 int padded_dim(const core::Problem& p) { return std::max(p.dim, p.value_dim) <= 64 ? 64 : 128; }
-bool is_bf16(const core::Problem& p) { return p.dtype == TESSERA_BF16; }
 
 core::Status takes_16_bits(const core::Problem& p) {
   if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
@@ -49,7 +48,7 @@ core::Status takes_positive_scale(const core::Problem& p) {
 }
 
 core::Status takes_f16(const core::Problem& p) {
-  if (is_bf16(p)) return core::unsupported("dtype is bf16; half accumulation is for f16");
+  if (p.dtype == TESSERA_BF16) return core::unsupported("dtype is bf16; half accumulation is for f16");
   return takes_aligned(p);
 }
 
@@ -98,8 +97,7 @@ Rung scalar_rung(const core::Problem& p) {
   const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
   int rows = kScalarRows;
   while (rows > 1 && scalar_shared_bytes(dim, value_dim, rows) > kBudget.shared_bytes) rows /= 2;
-  return {scalar_function(static_cast<int>(core::dtype_size(p.dtype)), is_bf16(p)), rows, rows,
-          scalar_shared_bytes(dim, value_dim, rows)};
+  return {scalar_function(element_of(p.dtype)), rows, rows, scalar_shared_bytes(dim, value_dim, rows)};
 }
 
 core::Kernel scalar_row() {
@@ -113,16 +111,16 @@ core::Kernel scalar_row() {
   return row;
 }
 
-core::Kernel table_row(const Identity& identity, Rung (*rung)(bool, int), Supports supports) {
+core::Kernel table_row(const Identity& identity, Rung (*rung)(Element, int), Supports supports) {
   return row_of(identity, supports,
-                [rung](const core::Problem& p) { return rung(is_bf16(p), padded_dim(p)); });
+                [rung](const core::Problem& p) { return rung(element_of(p.dtype), padded_dim(p)); });
 }
 
 // Rungs 8 to 11: one of the production kernel's arrangements.
-auto fragment_rung(const void* (*function)(bool, int), sm80::Config (*config)(int)) {
+auto fragment_rung(const void* (*function)(Element, int), sm80::Config (*config)(int)) {
   return [=](const core::Problem& p) -> Rung {
     const sm80::Config c = config(padded_dim(p));
-    return {function(is_bf16(p), padded_dim(p)), c.rows(), c.threads(), c.shared_bytes()};
+    return {function(element_of(p.dtype), padded_dim(p)), c.rows(), c.threads(), c.shared_bytes()};
   };
 }
 

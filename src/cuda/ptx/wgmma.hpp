@@ -2,7 +2,7 @@
 // registers, while its threads go on (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"). sm_90a.
 //
 // Accumulators: thread t of the warpgroup holds rows 16 (t / 32) + t % 32 / 4 and that + 8; of every 8
-// columns the two from 2 (t % 4) on: d[4 c + 0, 1] for the first row, d[4 c + 2, 3] for the second. The same
+// columns the two from 2 (t % 4) on: d[c][0, 1] for the first row, d[c][2, 3] for the second. The same
 // layout, packed in pairs, is that of A in registers.
 #pragma once
 
@@ -25,9 +25,9 @@ __device__ inline void wgmma_wait() {
 // Keeps what the compiler does with these registers afterwards from being moved up to before this point: a
 // copy of an accumulator in the middle of a product would make it wait for every step of that product.
 template <int n>
-__device__ inline void pin(float (&registers)[n]) {
+__device__ inline void pin(float (&registers)[n][4]) {
 #pragma unroll
-  for (int i = 0; i < n; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+  for (int i = 0; i < 4 * n; ++i) asm volatile("" : "+f"(registers[i / 4][i % 4])::"memory");
 }
 
 // One product, 16 deep, for kColumns columns of B.
@@ -53,9 +53,9 @@ struct Wgmma;
 #define TESSERA_L14 TESSERA_L13 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define TESSERA_L15 TESSERA_L14 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define TESSERA_L16 TESSERA_L15 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define TESSERA_OPERANDS(i)                                                                   \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TESSERA_OPERANDS(i)                                                                          \
+  "+f"(d[i / 4][0]), "+f"(d[i / 4][1]), "+f"(d[i / 4][2]), "+f"(d[i / 4][3]), "+f"(d[i / 4 + 1][0]), \
+      "+f"(d[i / 4 + 1][1]), "+f"(d[i / 4 + 1][2]), "+f"(d[i / 4 + 1][3])
 #define TESSERA_D1 TESSERA_OPERANDS(0)
 #define TESSERA_D2 TESSERA_D1, TESSERA_OPERANDS(8)
 #define TESSERA_D3 TESSERA_D2, TESSERA_OPERANDS(16)
@@ -74,27 +74,27 @@ struct Wgmma;
 #define TESSERA_D16 TESSERA_D15, TESSERA_OPERANDS(120)
 
 // N columns, G = N / 16. The operands behind the registers are numbered from N / 2 on: I0, I1, ...
-#define TESSERA_WGMMA_OF(TYPE, NAME, N, G, I0, I1, I2, I3, I4, I5)                                         \
-  template <>                                                                                              \
-  struct Wgmma<TYPE, N> {                                                                                  \
-    __device__ static void from_shared(float (&d)[N / 2], unsigned long long a, unsigned long long b,      \
-                                       bool add) {                                                         \
-      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I2                                              \
-                   ", 0;\n"                                                                                \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G       \
-                   "}, " I0 ", " I1 ", add, 1, 1, 0, 0;\n}"                                                \
-                   : TESSERA_D##G                                                                          \
-                   : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                          \
-    }                                                                                                      \
-    __device__ static void from_registers(float (&d)[N / 2], const unsigned (&a)[4], unsigned long long b, \
-                                          bool add = true) {                                               \
-      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I5                                              \
-                   ", 0;\n"                                                                                \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G       \
-                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 1;\n}"                         \
-                   : TESSERA_D##G                                                                          \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));      \
-    }                                                                                                      \
+#define TESSERA_WGMMA_OF(TYPE, NAME, N, G, I0, I1, I2, I3, I4, I5)                                       \
+  template <>                                                                                            \
+  struct Wgmma<TYPE, N> {                                                                                \
+    __device__ static void from_shared(float (&d)[N / 8][4], unsigned long long a, unsigned long long b, \
+                                       bool add) {                                                       \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I2                                            \
+                   ", 0;\n"                                                                              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G     \
+                   "}, " I0 ", " I1 ", add, 1, 1, 0, 0;\n}"                                              \
+                   : TESSERA_D##G                                                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                        \
+    }                                                                                                    \
+    __device__ static void from_registers(float (&d)[N / 8][4], const unsigned (&a)[4],                  \
+                                          unsigned long long b, bool add = true) {                       \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I5                                            \
+                   ", 0;\n"                                                                              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G     \
+                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 1;\n}"                       \
+                   : TESSERA_D##G                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
+    }                                                                                                    \
   };
 #define TESSERA_WGMMA(...)                     \
   TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__) \

@@ -72,7 +72,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
   const Config c = config_of(p, arch, variant);
-  step.pdl = starts_early(arch);
+  step.pdl = pdl(arch);
   step.grid[0] = static_cast<unsigned>(row_blocks(p, c));
   step.grid[1] = static_cast<unsigned>(p.kv_heads);
   step.grid[2] = static_cast<unsigned>(p.batch);

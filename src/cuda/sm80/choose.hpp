@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "core/kernel.hpp"
-#include "cuda/sm80/rows.hpp"
+#include "cuda/sm80/configs.hpp"
 
 namespace tessera::cuda::sm80 {
 

@@ -53,12 +53,11 @@ int blocks_for(const Choice& c, int sms) {
 Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = splits_keys(variant);
-  const Config config = config_for(dims.dim, dims.value_dim, variant);
-  const int rows = split ? config.split_rows() : config.rows();
-  Choice c{variant, config, rows, divide_up(p.queries, rows), 0, !split && later_rows_see_more(p), 1.0, 0};
+  const Tiling tiling = tiling_for(dims.dim, dims.value_dim, variant);
+  Choice c{variant, tiling, divide_up(p.queries, tiling.rows), 0, !split && later_rows_see_more(p), 1.0, 0};
   c.total = c.row_tiles * p.heads * p.batch;
   // Most of what a block for few rows takes is getting started, however few its keys are.
-  if (!split) c.share = share_of(p, config.passes_over() ? 64 : rows);
+  if (!split) c.share = share_of(p, tiling.passes_over ? 64 : tiling.rows);
   c.blocks = blocks_for(c, sms);
   return c;
 }
@@ -93,11 +92,11 @@ std::string_view name_of(Variant variant) {
 std::string words(const core::Sizes& p, const Choice& c) {
   const std::string work =
       splits_keys(c.variant)
-          ? fmt::format("a block each, keys shared by {} warpgroups", c.config.consumers)
+          ? fmt::format("a block each, keys shared by {} warpgroups", c.tiling.warpgroups)
           : fmt::format("shared out{} to {} blocks",
                         c.unequal && c.total > c.blocks ? ", long ones and short ones alike," : "", c.blocks);
-  return fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant), c.rows,
-                     c.config.keys, work, padding_words(p, c.config.dim, c.config.value_dim));
+  return fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant),
+                     c.tiling.rows, c.tiling.keys, work, padding_words(p, c.tiling.dim, c.tiling.value_dim));
 }
 
 core::Status prepare(const core::Problem& p, const core::Device& device,
@@ -126,12 +125,12 @@ double estimate(const Choice& c, int sms) {
     tiles =
         std::max(static_cast<double>(c.total) * c.share / sms + kUneven, rounds(c.total / c.row_tiles, sms));
   }
-  const int large = c.config.dim > 64 ? 1 : 0;
+  const int large = c.tiling.dim > 64 ? 1 : 0;
   const double rate = c.variant == Variant::tall     ? kTallRate
                       : c.variant == Variant::split  ? kSplitRate[large]
                       : c.variant == Variant::narrow ? kNarrowRate[large]
                                                      : 1.0;
-  return tiles * c.rows / rate;
+  return tiles * c.tiling.rows / rate;
 }
 
 Choice choose(const core::Problem& p, int sms) {
@@ -141,7 +140,7 @@ Choice choose(const core::Problem& p, int sms) {
     if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))
       best = other;
   };
-  const int dim = best.config.dim;
+  const int dim = best.tiling.dim;
   if (has_tall(dim)) consider(Variant::tall);
   if (has_split(dim)) {
     consider(Variant::split);
@@ -154,9 +153,8 @@ core::Kernel production_row() {
   core::Kernel row;
   row.name = "sm90";
   row.summary =
-      "production for Hopper: wgmma and TMA, a producer and two to four consumers; f16 and bf16, head dims "
-      "to "
-      "256";
+      "production for Hopper: wgmma and TMA, a producer and two to four consumers; f16 "
+      "and bf16, head dims to 256";
   row.missing = missing;
   row.supports = supports;
   row.estimate = [](const core::Problem& p, const core::Device& device) { return estimate(p, device); };

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/kernel.hpp"
-#include "cuda/sm90/rows.hpp"
+#include "cuda/sm90/configs.hpp"
 
 namespace tessera::cuda::sm90 {
 
@@ -14,8 +14,7 @@ core::Kernel production_row();
 // How a problem is cut up; see schedule.hpp.
 struct Choice {
   Variant variant;
-  Config config;
-  int rows;                // of a row tile
+  Tiling tiling;
   std::int64_t row_tiles;  // of a head
   std::int64_t total;      // of all heads and batch entries
   bool unequal;            // later tiles of a head are more work

@@ -27,7 +27,7 @@ const void* function_for(bool bf16, const Choice& choice) {
   static const auto of_f16 = functions_of<Element::f16>(std::make_index_sequence<kRows>());
   static const auto of_bf16 = functions_of<Element::bf16>(std::make_index_sequence<kRows>());
   std::size_t row = 0;
-  while (kHeadDims[row].dim != choice.config.dim || kHeadDims[row].value_dim != choice.config.value_dim)
+  while (kHeadDims[row].dim != choice.tiling.dim || kHeadDims[row].value_dim != choice.tiling.value_dim)
     ++row;
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
@@ -53,7 +53,7 @@ core::Status make_step(const core::Problem& p, const Choice& choice, runtime::St
                     make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
                                   static_cast<int>(p.batch), choice.blocks, choice.unequal),
                     tile::make_divider(static_cast<int>(p.group()))};
-  const BoxedTensors boxes = boxes_of(p, choice.config);
+  const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.encode(boxes.query, &params.query); !s.ok()) return s;
   if (core::Status s = cuda.encode(boxes.key, &params.key); !s.ok()) return s;
@@ -67,13 +67,11 @@ core::Status make_step(const core::Problem& p, const Choice& choice, runtime::St
     out->grid[0] = static_cast<unsigned>(choice.row_tiles);
     out->grid[1] = static_cast<unsigned>(p.heads);
     out->grid[2] = static_cast<unsigned>(p.batch);
-    out->threads = static_cast<unsigned>(choice.config.split_threads());
-    out->shared_bytes = static_cast<unsigned>(split_shared_bytes(choice.config));
   } else {
     out->grid[0] = static_cast<unsigned>(choice.blocks);
-    out->threads = static_cast<unsigned>(choice.config.threads());
-    out->shared_bytes = static_cast<unsigned>(shared_bytes(choice.config));
   }
+  out->threads = static_cast<unsigned>(choice.tiling.threads);
+  out->shared_bytes = static_cast<unsigned>(choice.tiling.shared_bytes);
   return {};
 }
 
