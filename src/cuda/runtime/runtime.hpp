@@ -47,7 +47,7 @@ struct Launch {
   unsigned grid[3] = {1, 1, 1};
   unsigned threads = 1;
   unsigned shared_bytes = 0;
-  // The kernel waits by itself for those before it in the stream (ptx/dependent_launch.hpp) and may be
+  // The kernel waits by itself for those before it in the stream (ptx/pdl.hpp) and may be
   // started before they have ended.
   bool starts_early = false;
   // Rung 10: accesses to this window are kept in L2 if it can; 0 bytes = no window.

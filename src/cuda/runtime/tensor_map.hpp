@@ -1,4 +1,4 @@
-// Tensor maps: what the bulk tensor copy engine of sm_90 is told of a tensor. The driver writes them; it is
+// Tensor maps: what TMA is told of a tensor. The driver writes them; it is
 // asked for its function when the first one is needed, so that nothing has to be linked.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "core/status.hpp"
 
 namespace tessera::cuda {
-struct TensorMap;  // ptx/tensor_copy.hpp
+struct TensorMap;  // ptx/tma.hpp
 }
 
 namespace tessera::cuda::runtime {
