@@ -1,5 +1,5 @@
 // The wgmma kernel's choices, without a GPU: what it takes and leaves to others on which arch, that every
-// tile fits, and what the copy engine is told of the tensors.
+// tile fits, and what TMA is told of the tensors.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 namespace tessera::cuda::ladder {
 
 Rung async(Element element, int dim) {
-  return rung_of<AsyncShape>(element, dim,
-                             [](auto of) { return address(async<typename decltype(of)::Type, of.kDim>); });
+  return rung_of<TwoStageShape>(element, dim,
+                                [](auto of) { return address(async<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

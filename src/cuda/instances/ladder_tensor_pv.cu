@@ -5,7 +5,7 @@
 namespace tessera::cuda::ladder {
 
 Rung tensor_pv(Element element, int dim) {
-  return rung_of<TensorPvShape>(
+  return rung_of<StripShape>(
       element, dim, [](auto of) { return address(tensor_pv<typename decltype(of)::Type, of.kDim>); });
 }
 

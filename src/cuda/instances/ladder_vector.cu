@@ -5,8 +5,8 @@
 namespace tessera::cuda::ladder {
 
 Rung vector(Element element, int dim) {
-  return rung_of<VectorShape>(element, dim,
-                              [](auto of) { return address(vector<typename decltype(of)::Type, of.kDim>); });
+  return rung_of<TwoStageShape>(
+      element, dim, [](auto of) { return address(vector<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

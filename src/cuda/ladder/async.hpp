@@ -55,9 +55,4 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) async(const __grid_constan
   write_row<T, Layout>(QuadBlock<T>(p), mine);
 }
 
-struct AsyncShape {
-  static constexpr int kRows = Quads::kRows, kThreads = Quads::kThreads;
-  static constexpr int shared_bytes(int dim) { return 5 * Quads::kRows * dim * 2; }  // Q, and K and V twice
-};
-
 }  // namespace tessera::cuda::ladder

@@ -13,11 +13,7 @@
 
 namespace tessera::cuda::ladder {
 
-// In bytes from the start of a tile of rows of kDim elements.
-template <int kDim>
-__device__ inline int chunk_offset(int row, int chunk) {
-  return (row * (kDim / 8) + tile::swizzle_chunk<kDim / 8>(row, chunk)) * 16;
-}
+using tile::chunk_offset;
 
 // The addresses that a lane gives ldmatrix, for 16 columns at a time. One number serves all: the next 16
 // columns are two chunks further, and before the swizzle as after it that flips a bit of the address; 16 rows

@@ -21,6 +21,12 @@ struct Quads {
   static constexpr int kMyKeys = kKeys / 4;  // key 4 * i + part is score i of a thread
 };
 
+// Of rungs 3 and 4.
+struct TwoStageShape {
+  static constexpr int kRows = Quads::kRows, kThreads = Quads::kThreads;
+  static constexpr int shared_bytes(int dim) { return 5 * Quads::kRows * dim * 2; }  // Q, and K and V twice
+};
+
 template <class T>
 using QuadBlock = Block<T, Quads::kRows, Quads::kKeys>;
 

@@ -18,7 +18,7 @@ template <class T, int kDim>
 __global__ void __launch_bounds__(registers_config(kDim).threads(), registers_config(kDim).min_blocks)
     registers(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char memory[];
-  sm80::attend_tile<registers_config(kDim), T, tile::PlainScores, sm80::Rows::of_16_bytes>(p, shared,
+  sm80::attend_tile<registers_config(kDim), T, tile::PlainScores, sm80::Rows::of_16_bytes>(p, memory,
                                                                                            sm80::GridTile{});
 }
 

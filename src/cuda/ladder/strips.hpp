@@ -24,6 +24,13 @@ struct Strip {
   static constexpr int kSharedBytes = kScores + kRows * kScoreStride * 4;
 };
 
+struct StripShape {
+  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
+  static constexpr int shared_bytes(int dim) {
+    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
+  }
+};
+
 template <class T, int kDim>
 using StripBlock = Block<T, Strip<kDim>::kRows, Strip<kDim>::kKeys>;
 

@@ -149,11 +149,4 @@ __global__ void __launch_bounds__(Strip<kDim>::kThreads, 4) tensor_pv(const __gr
   write_fragments<T, kDim>(StripBlock<T, kDim>(p), o, state);
 }
 
-struct TensorPvShape {
-  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
-  static constexpr int shared_bytes(int dim) {
-    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
-  }
-};
-
 }  // namespace tessera::cuda::ladder

@@ -144,11 +144,4 @@ __global__ void __launch_bounds__(Strip<kDim>::kThreads, 4)
   attend_tiled<T, kDim, true>(p);
 }
 
-struct TensorTiledShape {
-  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
-  static constexpr int shared_bytes(int dim) {
-    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
-  }
-};
-
 }  // namespace tessera::cuda::ladder

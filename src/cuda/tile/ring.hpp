@@ -14,9 +14,8 @@ struct Barrier {
   __device__ void arrive() { ptx::barrier_arrive(address()); }
   // Arrives, and the phase also waits for so many bytes of copies.
   __device__ void expect(unsigned bytes) { ptx::barrier_expect(address(), bytes); }
-  // Phases have parity 0, 1, 0, ...: until the one of this parity is complete, or whether it is already.
+  // Until the phase of this parity (0, 1, 0, ...) is complete.
   __device__ void wait(unsigned parity) const { ptx::barrier_wait(address(), parity); }
-  __device__ bool done(unsigned parity) const { return ptx::barrier_done(address(), parity); }
 };
 
 // Where the n-th of all tiles lies, and the parity of the phase that it is in its slot's barriers.
