@@ -1,4 +1,6 @@
 // `tessera kernels`.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cases/case.hpp"

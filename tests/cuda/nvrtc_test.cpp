@@ -1,0 +1,134 @@
+// The kernels' headers are for nvcc and NVRTC alike, so they include nothing of the host's, and each includes
+// what it uses. Here NVRTC reads every one of them by itself, and compiles some kernels of each folder down
+// to PTX. It needs no GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+#ifdef TESSERA_NVRTC
+#include <nvrtc.h>
+#endif
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSources = TESSERA_SOURCES;  // the folder src
+
+// The host's, in folders of kernels.
+const std::set<std::string> kHostHeaders = {"cuda/sm80/choose.hpp", "cuda/sm90/choose.hpp",
+                                            "cuda/sm90/launch.hpp", "cuda/sm90/make_schedule.hpp",
+                                            "cuda/sm90/tensors.hpp"};
+
+TEST(KernelHeaders, TheHostsAreStillThere) {
+  for (const std::string& name : kHostHeaders) EXPECT_TRUE(fs::exists(kSources / name)) << name;
+}
+
+#ifdef TESSERA_NVRTC
+
+struct Folder {
+  std::string name, arch;
+  std::string header;                // that has
+  std::vector<std::string> kernels;  // some of each kind
+};
+void PrintTo(const Folder& folder, std::ostream* out) { *out << folder.name; }
+
+const std::vector<Folder> kShared = {{"ptx", "compute_90a", "", {}}, {"tile", "compute_80", "", {}}};
+const std::vector<Folder> kArchs = {
+    {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
+    {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
+    {"sm90",
+     "compute_90a",
+     "cuda/sm90/instance.hpp",
+     {"attend<Element::bf16, 64, 64, Variant::plain>",
+      "attend_split<Element::f16, 64, 64, Variant::narrow>"}}};
+
+std::vector<std::string> kernel_headers(const Folder& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kSources / "cuda" / folder.name)) {
+    const std::string name = "cuda/" + folder.name + "/" + entry.path().filename().string();
+    if (entry.path().extension() == ".hpp" && kHostHeaders.count(name) == 0) names.push_back(name);
+  }
+  return names;
+}
+
+class Program {
+ public:
+  Program(const std::string& source, const std::string& arch, const std::vector<std::string>& kernels) {
+    nvrtcCreateProgram(&program_, source.c_str(), "kernels.cu", 0, nullptr, nullptr);
+    for (const std::string& kernel : kernels) nvrtcAddNameExpression(program_, kernel.c_str());
+    // What the host calls in these headers is not compiled, but it is read: as if it were the device's.
+    const std::string options[] = {
+        "--gpu-architecture=" + arch, "--std=c++20", "--device-as-default-execution-space",
+        "--include-path=" + kSources.string(), std::string("--include-path=") + TESSERA_CUDA_INCLUDE};
+    const char* words[std::size(options)];
+    std::transform(std::begin(options), std::end(options), words,
+                   [](const std::string& o) { return o.c_str(); });
+    result_ = nvrtcCompileProgram(program_, static_cast<int>(std::size(words)), words);
+  }
+  ~Program() { nvrtcDestroyProgram(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  [[nodiscard]] bool compiled() const { return result_ == NVRTC_SUCCESS; }
+  [[nodiscard]] std::string log() const { return text(nvrtcGetProgramLogSize, nvrtcGetProgramLog); }
+  [[nodiscard]] std::string ptx() const { return text(nvrtcGetPTXSize, nvrtcGetPTX); }
+
+ private:
+  template <class Size, class Get>
+  std::string text(Size size, Get get) const {
+    std::size_t bytes = 0;
+    if (size(program_, &bytes) != NVRTC_SUCCESS) return "";
+    std::string out(bytes, '\0');
+    return get(program_, out.data()) == NVRTC_SUCCESS ? out : "";
+  }
+
+  nvrtcProgram program_ = nullptr;
+  nvrtcResult result_ = NVRTC_ERROR_INTERNAL_ERROR;
+};
+
+class KernelHeaders : public testing::TestWithParam<Folder> {};
+
+TEST_P(KernelHeaders, AreReadOneByOne) {
+  const std::vector<std::string> headers = kernel_headers(GetParam());
+  EXPECT_FALSE(headers.empty());
+  for (const std::string& name : headers) {
+    const Program program("#include \"" + name + "\"\n", GetParam().arch, {});
+    EXPECT_TRUE(program.compiled()) << name << "\n" << program.log();
+  }
+}
+
+class Kernels : public testing::TestWithParam<Folder> {};
+
+TEST_P(Kernels, Compile) {
+  const Folder& folder = GetParam();
+  const std::string source = "#include \"" + folder.header + "\"\nusing namespace tessera::cuda;\n" +
+                             "using namespace tessera::cuda::" + folder.name + ";\n";
+  const Program program(source, folder.arch, folder.kernels);
+  EXPECT_TRUE(program.compiled()) << program.log();
+  const std::string ptx = program.ptx();
+  std::size_t entries = 0;
+  for (std::size_t at = ptx.find(".entry"); at != std::string::npos; at = ptx.find(".entry", at + 1))
+    ++entries;
+  EXPECT_EQ(entries, folder.kernels.size());
+}
+
+std::string name_of(const testing::TestParamInfo<Folder>& folder) { return folder.param.name; }
+INSTANTIATE_TEST_SUITE_P(Shared, KernelHeaders, testing::ValuesIn(kShared), name_of);
+INSTANTIATE_TEST_SUITE_P(Archs, KernelHeaders, testing::ValuesIn(kArchs), name_of);
+INSTANTIATE_TEST_SUITE_P(Archs, Kernels, testing::ValuesIn(kArchs), name_of);
+
+#else
+
+TEST(KernelHeaders, AreReadOneByOne) { GTEST_SKIP() << "this CUDA toolkit has no NVRTC"; }
+
+#endif
+
+}  // namespace
+}  // namespace tessera
