@@ -155,6 +155,7 @@ Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
     out->kernel = candidate.kernel;
     Status room = check_room(*out->prepared, request);
     if (room.ok()) return {};
+    if (out->prepared->has_own_memory) return room;  // a slower kernel with less scratch is not what was meant
     if (no_room.ok()) no_room = std::move(room);
   }
   if (!no_room.ok()) return no_room;  // of the fastest: a larger workspace helps
