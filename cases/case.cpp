@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/tensors.hpp"
 #include "core/plan.hpp"
 
 namespace tessera::cases {
@@ -328,27 +329,10 @@ std::vector<Case> in_group(std::string_view group) {
 }
 
 Work work(const Case& c) {
-  core::Problem band;  // of one batch entry and head, in closed form: words may name any length
-  band.queries = c.queries;
-  band.keys = c.keys;
-  band.has_band = c.align != TESSERA_ALIGN_NONE;
-  band.align_bottom_right = c.align == TESSERA_ALIGN_BOTTOM_RIGHT;
-  band.left = c.left == TESSERA_UNBOUNDED ? core::kUnboundedReach : c.left;
-  band.right = c.right == TESSERA_UNBOUNDED ? core::kUnboundedReach : c.right;
-  const double pairs = core::visible_pairs(band);
-  std::int64_t first_key = 0, past_key = c.queries > 0 ? c.keys : 0;  // the keys any query sees
-  if (band.has_band && c.queries > 0) {
-    const std::int64_t offset = band.position_offset(c.keys);
-    first_key = std::max<std::int64_t>(offset - band.left, 0);
-    past_key = std::min(offset + c.queries + band.right, c.keys);
-  }
-  const double query_rows = elements({c.batch, c.heads, c.queries});
-  const double key_rows = elements({c.batch, c.kv_heads, std::max<std::int64_t>(0, past_key - first_key)});
-  const double both_dims = static_cast<double>(c.dim + c.value_dim);
-  const double element_bytes = c.dtype == TESSERA_F32 ? 4.0 : 2.0;
-  const double mask_bytes = mask_elements(c) * (c.mask_type == MaskType::boolean ? 1.0 : element_bytes);
-  return {2 * pairs * elements({c.batch, c.heads}) * both_dims,
-          (query_rows + key_rows) * both_dims * element_bytes + query_rows * 4 + mask_bytes};
+  core::Problem problem;
+  if (!validated(c, &problem).ok()) return {};
+  const core::Cost cost = core::cost(problem);
+  return {cost.flops, cost.bytes};
 }
 
 }  // namespace tessera::cases

@@ -1,4 +1,4 @@
-// Makes the tensors of a case: strides for the layout, buffers with guard bands, values from the seed.
+// Gives the tensors of a case memory: buffers with guard bands, values from the seed.
 #include "cases/instance.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +10,8 @@
 #include "cases/buffer.hpp"
 #include "cases/fill.hpp"
 #include "cases/random.hpp"
+#include "cases/tensors.hpp"
+#include "core/tensors.hpp"
 #include "oracle/oracle.hpp"
 
 namespace tessera::cases {
@@ -17,9 +19,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// Each tensor draws from a stream of its own, so that adding an option leaves the others' values alone.
-enum Stream : std::uint64_t { kQuery = 1, kKey, kValue, kMask, kHiddenRow, kLengths, kSinks, kChoices };
 
 struct InputName {
   Input input;
@@ -37,7 +36,7 @@ struct Instance::Impl {
   Case c;
   Input input;
   std::uint64_t seed;
-  tessera_attention problem = TESSERA_ATTENTION_INIT;
+  tessera_attention problem;
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;  // output, lse
   std::vector<std::uint64_t> fingerprints;
@@ -50,12 +49,10 @@ struct Instance::Impl {
     return c.scale != 0 ? static_cast<double>(c.scale) : 1 / std::sqrt(static_cast<double>(c.dim));
   }
 
-  void allocate(std::string_view name, tessera_tensor* t, std::vector<Buffer>* list) {
-    list->emplace_back(name, t, c.layout == Layout::padded ? 1 : 0);
-  }
-  void make_vectors();
-  void make_mask();
-  void make_rows();
+  void fill_lengths();
+  void fill_head_floats();
+  void fill_mask();
+  void fill_rows();
   void make_dominant();
   void make_nonfinite();
   bool hidden_from_all(std::int64_t b, std::int64_t j) const;
@@ -66,69 +63,46 @@ struct Instance::Impl {
 };
 
 Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
-    : c(shape), input(kind), seed(number) {
-  tessera_attention& p = problem;
-  p.query = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.dim});
-  p.key = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.dim});
-  p.value = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.value_dim});
-  p.output = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.value_dim});
-  p.lse = make_tensor(TESSERA_F32, {c.batch, c.heads, c.queries});
-  for (tessera_tensor* t : {&p.query, &p.key, &p.value, &p.output, &p.lse}) apply_layout(t, c.layout);
-  p.scale = c.scale;
-  p.softcap = c.softcap;
-  p.mask.align = c.align;
-  p.mask.left = c.left;
-  p.mask.right = c.right;
-
-  allocate("query", &p.query, &inputs);
-  allocate("key", &p.key, &inputs);
-  allocate("value", &p.value, &inputs);
-  allocate("output", &p.output, &outputs);
-  allocate("lse", &p.lse, &outputs);
-  make_vectors();
-  if (c.mask_shape != MaskShape::none) make_mask();
-  make_rows();
+    : c(shape), input(kind), seed(number), problem(tensors_of(shape, number)) {
+  core::for_each_tensor(problem, [&](const core::TensorField& field, tessera_tensor& t) {
+    if (t.rank == 0) return;
+    (field.written ? outputs : inputs).emplace_back(field.name, &t, c.layout == Layout::padded ? 1 : 0);
+  });
+  if (c.key_lengths) fill_lengths();
+  fill_head_floats();
+  if (c.mask_shape != MaskShape::none) fill_mask();
+  fill_rows();
   if (input == Input::dominant) make_dominant();
   if (input == Input::nonfinite) make_nonfinite();
   for (const Buffer& b : inputs) fingerprints.push_back(b.fingerprint());
 }
 
-// Key lengths, slopes and sinks. The seed also picks among the types and ranks the interface takes.
-void Instance::Impl::make_vectors() {
-  const Random choices = random(kChoices);
-  if (c.key_lengths) {
-    const bool wide = choices.word(0) % 2 == 0;
-    problem.key_lengths = make_tensor(wide ? TESSERA_I64 : TESSERA_I32, {c.batch});
-    allocate("key_lengths", &problem.key_lengths, &inputs);
-    const Random lengths = random(kLengths);
-    const std::int64_t turn = lengths.below(0, c.batch > 1 ? 4 : 8);
-    for (std::int64_t b = 0; b < c.batch; ++b) {
-      // Of every four neighbours one is full, one empty (a single entry is so more rarely), two between.
-      const std::int64_t which = (b + turn) % (c.batch > 1 ? 4 : 8);
-      std::int64_t length = lengths.below(1 + static_cast<std::uint64_t>(b), c.keys + 1);
-      if (which == 0) length = c.keys;
-      if (which == 1) length = 0;
-      if (wide)
-        static_cast<std::int64_t*>(problem.key_lengths.data)[b] = length;
-      else
-        static_cast<std::int32_t*>(problem.key_lengths.data)[b] = static_cast<std::int32_t>(length);
-    }
+void Instance::Impl::fill_lengths() {
+  const Random lengths = random(kLengths);
+  const std::int64_t turn = lengths.below(0, c.batch > 1 ? 4 : 8);
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    // Of every four neighbours one is full, one empty (a single entry is so more rarely), two between.
+    const std::int64_t which = (b + turn) % (c.batch > 1 ? 4 : 8);
+    std::int64_t length = lengths.below(1 + static_cast<std::uint64_t>(b), c.keys + 1);
+    if (which == 0) length = c.keys;
+    if (which == 1) length = 0;
+    if (problem.key_lengths.dtype == TESSERA_I64)
+      static_cast<std::int64_t*>(problem.key_lengths.data)[b] = length;
+    else
+      static_cast<std::int32_t*>(problem.key_lengths.data)[b] = static_cast<std::int32_t>(length);
   }
+}
+
+void Instance::Impl::fill_head_floats() {
   if (c.alibi) {
-    const bool per_batch = choices.word(1) % 2 == 0;
-    tessera_tensor& t = problem.alibi_slopes;
-    t = per_batch ? make_tensor(TESSERA_F32, {c.batch, c.heads}) : make_tensor(TESSERA_F32, {c.heads});
-    allocate("alibi_slopes", &t, &inputs);
-    const std::int64_t count = per_batch ? c.batch * c.heads : c.heads;
+    const std::int64_t count = problem.alibi_slopes.rank == 2 ? c.batch * c.heads : c.heads;
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t entry = n / c.heads, head = n % c.heads;
-      static_cast<float*>(t.data)[n] =
+      static_cast<float*>(problem.alibi_slopes.data)[n] =
           0.5f / static_cast<float>(1 + head) + 0.01f * static_cast<float>(entry);
     }
   }
   if (c.sinks) {
-    problem.sinks = make_tensor(TESSERA_F32, {c.heads});
-    allocate("sinks", &problem.sinks, &inputs);
     const Random sinks = random(kSinks);
     for (std::int64_t h = 0; h < c.heads; ++h) {
       const auto index = static_cast<std::uint64_t>(h);
@@ -138,39 +112,16 @@ void Instance::Impl::make_vectors() {
   }
 }
 
-void Instance::Impl::make_mask() {
+void Instance::Impl::fill_mask() {
   const bool boolean = c.mask_type == MaskType::boolean;
-  const Random choices = random(kChoices);
-  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, c.dtype};
-  const tessera_dtype dtype = boolean ? TESSERA_BOOL : floats[choices.word(2) % 4];
-  tessera_tensor& t = problem.mask.tensor;
-  switch (c.mask_shape) {
-    case MaskShape::none:
-      return;
-    case MaskShape::keys:
-      t = make_tensor(dtype, {c.keys});
-      break;
-    case MaskShape::queries_keys:
-      t = make_tensor(dtype, {c.queries, c.keys});
-      break;
-    case MaskShape::batch_keys:
-      t = make_tensor(dtype, {c.batch, 1, 1, c.keys});
-      break;
-    case MaskShape::heads_queries_keys:
-      t = make_tensor(dtype, {c.heads, c.queries, c.keys});
-      break;
-    case MaskShape::full:
-      t = make_tensor(dtype, {c.batch, c.heads, c.queries, c.keys});
-      break;
-  }
-  if (c.layout == Layout::padded) set_strides(&t, 1, 5);
-  allocate("mask.tensor", &t, &inputs);
-
+  const tessera_tensor& t = problem.mask.tensor;
   const Random draws = random(kMask);
   const Random rows = random(kHiddenRow);
   // hidden: a quarter of the mask's rows hide every key. A mask of one row hides half of its keys.
   const bool one_row = c.mask_shape == MaskShape::keys;
-  inputs.back().for_each_element([&](std::int64_t e, std::int64_t at) {
+  const Buffer& mask =
+      *std::find_if(inputs.begin(), inputs.end(), [&](const Buffer& b) { return b.tensor().data == t.data; });
+  mask.for_each_element([&](std::int64_t e, std::int64_t at) {
     const auto index = static_cast<std::uint64_t>(e);
     const auto row = static_cast<std::uint64_t>(c.keys == 0 ? 0 : e / c.keys);
     const std::uint64_t noise = draws.word(index);
@@ -186,7 +137,7 @@ void Instance::Impl::make_mask() {
   });
 }
 
-void Instance::Impl::make_rows() {
+void Instance::Impl::fill_rows() {
   double query_key_factor = 1;
   if (input == Input::large) {
     // The product of two factors puts the deviation of the scores at 1e4.

@@ -4,41 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+
+#include "core/problem.hpp"
+#include "core/tensors.hpp"
 
 namespace tessera::cases {
 namespace {
 
 using core::Status;
 using cuda::runtime::Memory;
-
-struct Named {
-  const char* name;
-  tessera_tensor* tensor;
-  bool written;
-};
-
-std::array<Named, 9> tensors_of(tessera_attention* p) {
-  return {{{"query", &p->query, false},
-           {"key", &p->key, false},
-           {"value", &p->value, false},
-           {"mask.tensor", &p->mask.tensor, false},
-           {"key_lengths", &p->key_lengths, false},
-           {"alibi_slopes", &p->alibi_slopes, false},
-           {"sinks", &p->sinks, false},
-           {"output", &p->output, true},
-           {"lse", &p->lse, true}}};
-}
-
-std::size_t span_bytes(const tessera_tensor& t) {
-  std::int64_t last = 0;
-  for (std::int32_t d = 0; d < t.rank; ++d) {
-    if (t.shape[d] == 0) return 0;
-    last += (t.shape[d] - 1) * t.strides[d];
-  }
-  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
-}
 
 std::size_t offset_in(const Mirror::Region& region, const void* at) {
   return static_cast<std::size_t>(static_cast<const unsigned char*>(at) - region.host);
@@ -90,13 +65,11 @@ Mirror::Part& Mirror::at(const void* host) {
 
 tessera_attention Mirror::problem(const tessera_attention& host) const {
   tessera_attention there = host;
-  for (const Named& each : tensors_of(&there)) {
-    if (each.tensor->data == nullptr) continue;
-    const Part* part = find(each.tensor->data);
+  core::for_each_tensor(there, [&](const core::TensorField&, tessera_tensor& t) {
+    const Part* part = t.data == nullptr ? nullptr : find(t.data);
     // Outside every region it stays a host pointer, and the library will say so.
-    if (part == nullptr) continue;
-    each.tensor->data = part->twin.data() + offset_in(part->host, each.tensor->data);
-  }
+    if (part != nullptr) t.data = part->twin.data() + offset_in(part->host, t.data);
+  });
   return there;
 }
 
@@ -205,17 +178,18 @@ std::size_t Mirror::bytes(bool written) const {
 }
 
 Status attend_on_gpu(const tessera_attention& host, const tessera_device& device) {
-  tessera_attention given = host;
   // What cannot be computed is refused before anything is copied, with the library's own sentence.
   tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
   if (const tessera_status code = tessera_plan(&host, &device, &plan); code != TESSERA_OK)
     return {code, tessera_last_error()};
+  core::Problem problem;
+  if (Status s = core::validate(host, &problem); !s.ok()) return s;
   std::vector<Mirror::Region> regions;
-  for (const Named& each : tensors_of(&given)) {
-    if (each.tensor->data == nullptr) continue;
-    regions.push_back(
-        {each.name, static_cast<unsigned char*>(each.tensor->data), span_bytes(*each.tensor), each.written});
-  }
+  core::for_each_tensor(host, [&](const core::TensorField& field, const tessera_tensor& t) {
+    if (t.data == nullptr) return;
+    regions.push_back({std::string(field.name), static_cast<unsigned char*>(t.data),
+                       problem.span_bytes[field.id], field.written});
+  });
   std::unique_ptr<Mirror> mirror;
   if (Status s = Mirror::make(device.index, merged(std::move(regions)), &mirror); !s.ok()) return s;
   return mirror->attend(host, device);

@@ -239,7 +239,7 @@ void introduce() {
   for (const core::Kernel& kernel : core::kernels()) {
     tessera_device device = TESSERA_DEVICE_INIT;
     device.kind = kernel.device;
-    std::string& list = kernel.missing(device).empty() ? here : not_here;
+    std::string& list = core::missing(kernel, device).empty() ? here : not_here;
     list += fmt::format("{}{}", list.empty() ? "" : ", ", kernel.name);
   }
   fmt::print("  kernels {}{}\n", here,

@@ -45,7 +45,7 @@ void print_matrix(const KernelsOptions& options) {
   std::string no_gpu;
   const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(options.gpu, &no_gpu);
   for (const core::Kernel& kernel : core::kernels()) {
-    const std::string missing = kernel.missing(device_of(kernel.device, options));
+    const std::string missing = core::missing(kernel, device_of(kernel.device, options));
     json.push_back({{"name", kernel.name},
                     {"device", device_name(kernel.device)},
                     {"runs_here", missing.empty()},
@@ -90,7 +90,7 @@ void print_cases(const KernelsOptions& options) {
 
 // What each kernel of the device says to the problem: "" means it can.
 std::string verdict(const core::Kernel& kernel, const core::Problem& problem, const tessera_device& device) {
-  if (std::string missing = kernel.missing(device); !missing.empty()) return missing;
+  if (std::string missing = core::missing(kernel, device); !missing.empty()) return missing;
   return kernel.supports(problem).message;
 }
 
@@ -102,14 +102,15 @@ Json explain(const cases::Case& c, const tessera_device& device, bool* planned) 
   Json json = {{"case", c.name}, {"words", cases::words(c)}, {"supported", status.ok()}};
   if (status.ok()) {
     json["kernel"] = plan.kernel->name;
-    json["reason"] = plan.reason;
-    json["geometry"] = {{"work_items", plan.launch.work_items},
-                        {"threads", plan.launch.threads},
-                        {"splits", plan.launch.splits},
-                        {"workspace_bytes", plan.launch.workspace_bytes},
-                        {"reason", plan.launch.reason}};
-    json["flops"] = plan.cost.flops;
-    json["bytes"] = plan.cost.bytes;
+    json["reason"] = core::why(plan, problem, device);
+    json["geometry"] = {{"work_items", plan.prepared->work_items},
+                        {"threads", plan.prepared->threads},
+                        {"splits", plan.prepared->splits},
+                        {"workspace_bytes", plan.prepared->workspace_bytes},
+                        {"reason", plan.prepared->words()}};
+    const core::Cost cost = core::cost(problem);
+    json["flops"] = cost.flops;
+    json["bytes"] = cost.bytes;
   } else {
     json["reason"] = status.message;
   }

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cases/fill.hpp"
+#include "cases/tensors.hpp"
 #include "cli/common.hpp"
 #include "cli/values.hpp"
 #include "core/plan.hpp"
@@ -108,7 +108,7 @@ std::vector<Candidate> candidates(const tessera_device& device, const std::vecto
   for (const core::Kernel& kernel : core::kernels()) {
     if (kernel.device != device.kind) continue;
     known.emplace_back(kernel.name);
-    all.push_back({&kernel, std::string(kernel.name), kernel.missing(device)});
+    all.push_back({&kernel, std::string(kernel.name), core::missing(kernel, device)});
   }
   if (names.empty()) return all;
 
@@ -126,79 +126,9 @@ std::vector<Candidate> candidates(const tessera_device& device, const std::vecto
   return chosen;
 }
 
-tessera_tensor ShapeOnly::tensor(std::vector<std::int64_t> shape, tessera_dtype dtype) {
-  tessera_tensor t = TESSERA_TENSOR_NONE;
-  t.data = reinterpret_cast<void*>(next_address_);  // NOLINT: never read
-  t.dtype = dtype;
-  t.rank = static_cast<std::int32_t>(shape.size());
-  std::int64_t step = 1;
-  for (std::size_t d = shape.size(); d-- > 0; step *= std::max<std::int64_t>(shape[d], 1)) {
-    t.shape[d] = shape[d];
-    t.strides[d] = step;
-  }
-  // The next tensor starts far behind this one, so that nothing overlaps; a padded layout fits too.
-  next_address_ += (static_cast<std::uintptr_t>(step) * 16 + 4096) & ~std::uintptr_t{255};
-  return t;
-}
-
-tessera_tensor ShapeOnly::rows(std::int64_t heads, std::int64_t count, std::int64_t dim) {
-  tessera_tensor t = tensor({case_.batch, heads, count, dim}, case_.dtype);
-  if (case_.layout == cases::Layout::bshd) {
-    t.strides[1] = dim;
-    t.strides[2] = heads * dim;
-  } else if (case_.layout == cases::Layout::padded) {
-    next_address_ += static_cast<std::uintptr_t>(case_.batch * heads * (count + 1) * 64);
-    t.data = static_cast<char*>(t.data) + tessera_dtype_size(t.dtype);  // as an instance's: one element off
-    t.strides[2] = dim + 8;
-    t.strides[1] = (count + 1) * t.strides[2];
-    t.strides[0] = heads * t.strides[1];
-  } else if (case_.layout == cases::Layout::aligned) {
-    next_address_ += static_cast<std::uintptr_t>(case_.batch * heads * count * 64);
-    cases::apply_layout(&t, case_.layout);
-  }
-  return t;
-}
-
-ShapeOnly::ShapeOnly(const cases::Case& c) : case_(c) {
-  problem_.query = rows(c.heads, c.queries, c.dim);
-  problem_.key = rows(c.kv_heads, c.keys, c.dim);
-  problem_.value = rows(c.kv_heads, c.keys, c.value_dim);
-  problem_.output = rows(c.heads, c.queries, c.value_dim);
-  problem_.lse = tensor({c.batch, c.heads, c.queries}, TESSERA_F32);
-  problem_.scale = c.scale;
-  problem_.softcap = c.softcap;
-  problem_.mask.align = c.align;
-  problem_.mask.left = c.left;
-  problem_.mask.right = c.right;
-  const tessera_dtype mask_dtype = c.mask_type == cases::MaskType::boolean ? TESSERA_BOOL : TESSERA_F32;
-  switch (c.mask_shape) {
-    case cases::MaskShape::none:
-      break;
-    case cases::MaskShape::keys:
-      problem_.mask.tensor = tensor({1, 1, 1, c.keys}, mask_dtype);
-      break;
-    case cases::MaskShape::queries_keys:
-      problem_.mask.tensor = tensor({1, 1, c.queries, c.keys}, mask_dtype);
-      break;
-    case cases::MaskShape::batch_keys:
-      problem_.mask.tensor = tensor({c.batch, 1, 1, c.keys}, mask_dtype);
-      break;
-    case cases::MaskShape::heads_queries_keys:
-      problem_.mask.tensor = tensor({1, c.heads, c.queries, c.keys}, mask_dtype);
-      break;
-    case cases::MaskShape::full:
-      problem_.mask.tensor = tensor({c.batch, c.heads, c.queries, c.keys}, mask_dtype);
-      break;
-  }
-  if (c.key_lengths) problem_.key_lengths = tensor({c.batch}, TESSERA_I32);
-  if (c.alibi) problem_.alibi_slopes = tensor({c.heads}, TESSERA_F32);
-  if (c.sinks) problem_.sinks = tensor({c.heads}, TESSERA_F32);
-}
-
 core::Problem validated(const cases::Case& c) {
-  const ShapeOnly shape(c);
   core::Problem problem;
-  if (const core::Status status = core::validate(shape.problem(), &problem); !status.ok())
+  if (const core::Status status = cases::validated(c, &problem); !status.ok())
     usage_error(fmt::format("case '{}': {}", c.name, status.message));
   return problem;
 }

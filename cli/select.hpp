@@ -48,22 +48,6 @@ struct Candidate {
 // stops the program.
 std::vector<Candidate> candidates(const tessera_device& device, const std::vector<std::string>& names);
 
-// A problem with the shape, strides and options of a case but addresses that stand for no memory:
-// enough for validate() and plan(), which read no tensor.
-class ShapeOnly {
- public:
-  explicit ShapeOnly(const cases::Case& c);
-  [[nodiscard]] const tessera_attention& problem() const { return problem_; }
-
- private:
-  tessera_tensor tensor(std::vector<std::int64_t> shape, tessera_dtype dtype);
-  tessera_tensor rows(std::int64_t heads, std::int64_t rows, std::int64_t dim);
-
-  const cases::Case& case_;
-  std::uintptr_t next_address_ = std::uintptr_t{1} << 36;
-  tessera_attention problem_ = TESSERA_ATTENTION_INIT;
-};
-
 // The case as the core sees it; stops with kExitUsage if it does not validate.
 core::Problem validated(const cases::Case& c);
 // The same of a case with memory: alignment, mask and length types are the real ones.

@@ -14,8 +14,8 @@
 # than to compile, so a group of them is one translation unit. Names in their unnamed namespaces must differ, and each still
 # includes what it uses: scripts/check-includes reads every one on its own. -DTESSERA_UNITY=OFF compiles each alone.
 #   target             group               why together
-#   tessera_objects    core                api/, core/: fmt and the problem. Not the kernel table (core/kernel_table.cpp), which
-#                                          some programs bring themselves; with cpu/threads.cpp, which those need as well
+#   tessera_objects    core                api/, core/: fmt and the problem. Not the list of backends (backends.cpp), which some
+#                                          programs bring themselves
 #                      cpu                 the CPU backend but its kernels, which compile side by side, a file for each
 #                      cuda                the host's part of the CUDA backend
 #   tessera_cases      all                 fmt and each other's headers

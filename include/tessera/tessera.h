@@ -147,6 +147,13 @@ typedef struct tessera_device {
    * or has fewer threads, is slower and not wrong. A task must not start after run_tasks has returned. */
   tessera_run_tasks run_tasks;
   void* run_context;
+  /* Scratch memory of that device, a multiple of 256 bytes, for one call at a time; what it holds is
+   * arbitrary before and after. In tessera_plan workspace_bytes is what the plan may use of it (workspace
+   * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a GPU then uses
+   * kernels that need none, a CPU memory that this library keeps for each thread; one too small for the
+   * kernel is refused. */
+  void* workspace;
+  size_t workspace_bytes;
 } tessera_device;
 
 /* What attend() would do. */
@@ -154,7 +161,7 @@ typedef struct tessera_plan_info {
   size_t struct_size;
   char kernel[64];         /* "" if no kernel can */
   char reason[448];        /* why this one, in a sentence */
-  int64_t workspace_bytes; /* scratch the call takes beside its tensors */
+  int64_t workspace_bytes; /* scratch the call takes beside its tensors: tessera_device.workspace */
   int64_t work_items;      /* independent pieces: CPU tasks or GPU blocks */
   int32_t threads;         /* CPU threads, or threads per GPU block */
   int32_t splits;          /* pieces the key range of one query tile is cut into; 1 = not cut */
@@ -209,7 +216,7 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
   }
 
 #define TESSERA_DEVICE_INIT \
-  { sizeof(tessera_device), TESSERA_CPU, 0, NULL, 0, 0, NULL, NULL, NULL }
+  { sizeof(tessera_device), TESSERA_CPU, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
 #define TESSERA_PLAN_INFO_INIT \
   { sizeof(tessera_plan_info), {0}, {0}, 0, 0, 0, 0, 0.0, 0.0 }

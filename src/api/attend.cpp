@@ -1,4 +1,5 @@
-// The extern "C" shell: copy the caller's structs, validate, plan, launch, catch. Nothing thrown gets out.
+// The extern "C" shell: copy the caller's structs, find or make the plan, submit it, catch. Nothing thrown
+// gets out.
 #include <fmt/format.h>
 #include <tessera/tessera.h>
 
@@ -13,14 +14,17 @@
 #include <utility>
 
 #include "api/recent_calls.hpp"
+#include "core/backend.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
-#include "cuda/runtime/runtime.hpp"
 
 namespace {
 
+using tessera::api::RecentCalls;
+using tessera::api::Request;
+using tessera::core::Addresses;
+using tessera::core::Backend;
 using tessera::core::invalid;
-using tessera::core::Plan;
 using tessera::core::Problem;
 using tessera::core::Status;
 
@@ -87,59 +91,75 @@ Status copy_struct(std::string_view name, const Struct* given, Struct* out) {
   return {};
 }
 
-struct Request {
-  tessera_attention attention = TESSERA_ATTENTION_INIT;
-  tessera_device device = TESSERA_DEVICE_INIT;
-  Problem problem;
-};
-
 Status copy_request(const tessera_attention* problem, const tessera_device* device, Request* request) {
   if (Status s = copy_struct("problem", problem, &request->attention); !s.ok()) return s;
-  return copy_struct("device", device, &request->device);
+  if (Status s = copy_struct("device", device, &request->device); !s.ok()) return s;
+  if (const Backend* backend = tessera::core::backend_of(request->device.kind))
+    request->state = backend->state(request->device);
+  return {};
 }
 
-Status check_request(Request* request) {
-  if (Status s = tessera::core::check_device(request->device); !s.ok()) return s;
-  return tessera::core::validate(request->attention, &request->problem);
-}
+// On the heap: what is thread-local may be taken from the stack of every thread, and this is 60 KB. A call in
+// the destructor of something that outlives the thread's own makes a second one, which stays.
+thread_local RecentCalls* recent_calls = nullptr;
+struct RecentCallsEnd {
+  ~RecentCallsEnd() { delete std::exchange(recent_calls, nullptr); }
+};
 
-Status read_request(const tessera_attention* problem, const tessera_device* device, Request* request) {
-  if (Status s = copy_request(problem, device, request); !s.ok()) return s;
-  return check_request(request);
-}
-
-// Memory on the wrong side of the bus, and on a CPU the values in key_lengths (a GPU's cannot be read here
-// without waiting for it: its kernels clamp them).
-Status check_memory(const Request& request) {
-  if (request.device.kind == TESSERA_CUDA)
-    return tessera::cuda::runtime::check_reachable(request.problem, request.device);
-  if (Status s = tessera::cuda::runtime::check_on_host(request.problem); !s.ok()) return s;
-  return tessera::core::validate_key_lengths(request.problem);
-}
-
-bool nothing_to_do(const Problem& p) { return p.batch == 0 || p.queries == 0; }
-
-Status attend_checked(Request& request, Plan* plan) {
-  if (Status s = check_request(&request); !s.ok()) return s;
-  if (Status s = tessera::core::plan(request.problem, request.device, plan); !s.ok()) return s;
-  if (nothing_to_do(request.problem)) return {};
-  if (Status s = check_memory(request); !s.ok()) return s;
-  return plan->kernel->launch(request.problem, request.device, plan->launch);
-}
-
-Status attend_on_gpu(Request& request) {
-  // On the heap: what is thread-local may be taken from the stack of every thread, and this is 20 KB.
-  thread_local const auto calls = std::make_unique<tessera::api::RecentCalls>();
-  tessera::api::RecentCalls& recent = *calls;
-  if (const auto* call = recent.find(request.attention, request.device)) {
-    Status status = call->kernel->launch(call->problem, request.device, call->launch);
-    if (!status.ok()) recent.forget(request.attention, request.device);
-    return status;
+RecentCalls& recent_of_this_thread() {
+  if (recent_calls == nullptr) {
+    thread_local const RecentCallsEnd at_end;
+    recent_calls = new RecentCalls;
   }
-  Plan plan;
-  Status status = attend_checked(request, &plan);
-  if (status.ok() && !nothing_to_do(request.problem))
-    recent.keep(request.attention, request.device, {request.problem, plan.kernel, std::move(plan.launch)});
+  return *recent_calls;
+}
+
+// The plan of a request: that of an earlier call like it, or a new one.
+Status plan_of(const Request& request, RecentCalls::Call** out) {
+  RecentCalls& recent = recent_of_this_thread();
+  const RecentCalls::Key key(request);
+  *out = recent.find(key, request.device.kernel);
+  if (*out != nullptr) return {};
+  if (Status s = tessera::core::check_device(request.device); !s.ok()) return s;
+  Problem problem;
+  if (Status s = tessera::core::validate(request.attention, &problem); !s.ok()) return s;
+  tessera::core::Plan plan;
+  if (Status s = tessera::core::plan(problem, request.device, &plan); !s.ok()) return s;
+  *out = &recent.keep(key, request.device.kernel, std::move(plan));
+  (*out)->span_bytes = problem.span_bytes;
+  (*out)->nothing_to_do = problem.batch == 0 || problem.queries == 0;
+  return {};
+}
+
+// Memory that shares bytes it must not share, or lies on the wrong side of the bus: asked once for every set
+// of addresses.
+Status check_memory(const Request& request, const Addresses& at, RecentCalls::Call& call) {
+  const std::uint64_t hash = RecentCalls::hash_of(at, request.device);
+  if (call.looked_at(hash)) return {};
+  if (Status s = tessera::core::check_overlap(call.span_bytes, at); !s.ok()) return s;
+  if (request.device.workspace != nullptr)
+    if (Status s = tessera::core::check_workspace(request.device, call.span_bytes, at); !s.ok()) return s;
+  const Backend* const backend = tessera::core::backend_of(request.device.kind);
+  if (Status s = backend->check_memory(at, request.device); !s.ok()) return s;
+  call.remember(hash);
+  return {};
+}
+
+Status attend(const Request& request) {
+  if (request.device.workspace == nullptr && request.device.workspace_bytes != 0) {
+    return invalid(fmt::format("device.workspace is null, but device.workspace_bytes is {}",
+                               request.device.workspace_bytes));
+  }
+  RecentCalls::Call* call = nullptr;
+  if (Status s = plan_of(request, &call); !s.ok()) return s;
+  if (call->nothing_to_do) return {};
+  const Addresses at = tessera::core::addresses_of(request.attention);
+  if (Status s = check_memory(request, at, *call); !s.ok()) return s;
+  // Held on to: a thread pool of the caller's may make another call on this thread meanwhile.
+  const std::shared_ptr<const tessera::core::Prepared> prepared = call->plan.prepared;
+  Status status = prepared->submit(at, request.device);
+  // What was settled may hold no more: a GPU was reset, say.
+  if (!status.ok()) recent_of_this_thread().forget(prepared.get());
   return status;
 }
 
@@ -151,21 +171,46 @@ void copy_text(std::string_view text, char* to, std::size_t capacity) {
 
 std::string explain_text(const tessera_attention* given_problem, const tessera_device* given_device) {
   Request request;
-  Plan plan;
-  Status status = read_request(given_problem, given_device, &request);
-  if (status.ok()) status = tessera::core::plan(request.problem, request.device, &plan);
+  RecentCalls::Call* call = nullptr;
+  Problem p;
+  Status status = copy_request(given_problem, given_device, &request);
+  if (status.ok()) status = plan_of(request, &call);
+  if (status.ok()) status = tessera::core::validate(request.attention, &p);
   if (!status.ok()) return fmt::format("{}: {}", tessera_status_name(status.code), status.message);
-  const Problem& p = request.problem;
+  const tessera::core::Kernel& kernel = *call->plan.kernel;
+  const tessera::core::Prepared& prepared = *call->plan.prepared;
+  const tessera::core::Cost cost = tessera::core::cost(p);
   return fmt::format(
       "{} ({})\n"
       "  problem    batch {}, heads {}/{}, queries {}, keys {}, dim {}, value dim {}, {}\n"
       "  why        {}\n"
       "  geometry   {} work items, {} threads, keys cut into {}, {} bytes of workspace; {}\n"
       "  cost       {:.4g} GFLOP, at least {:.4g} MB of traffic\n",
-      plan.kernel->name, plan.kernel->summary, p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.dim,
-      p.value_dim, tessera::core::dtype_name(p.dtype), plan.reason, plan.launch.work_items,
-      plan.launch.threads, plan.launch.splits, plan.launch.workspace_bytes, plan.launch.reason,
-      plan.cost.flops * 1e-9, plan.cost.bytes * 1e-6);
+      kernel.name, kernel.summary, p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.dim, p.value_dim,
+      tessera::core::dtype_name(p.dtype), tessera::core::why(call->plan, p, request.device),
+      prepared.work_items, prepared.threads, prepared.splits, prepared.workspace_bytes, prepared.words(),
+      cost.flops * 1e-9, cost.bytes * 1e-6);
+}
+
+Status fill_plan(const Request& request, tessera_plan_info* info) {
+  RecentCalls::Call* call = nullptr;
+  if (Status s = plan_of(request, &call); !s.ok()) return s;
+  if (call->words.empty()) {  // the same sentences every time: made once
+    Problem problem;
+    if (Status s = tessera::core::validate(request.attention, &problem); !s.ok()) return s;
+    call->cost = tessera::core::cost(problem);
+    call->words = tessera::core::why(call->plan, problem, request.device);
+    if (const std::string more = call->plan.prepared->words(); !more.empty()) call->words += "; " + more;
+  }
+  copy_text(call->plan.kernel->name, info->kernel, sizeof info->kernel);
+  copy_text(call->words, info->reason, sizeof info->reason);
+  info->workspace_bytes = call->plan.prepared->workspace_bytes;
+  info->work_items = call->plan.prepared->work_items;
+  info->threads = call->plan.prepared->threads;
+  info->splits = call->plan.prepared->splits;
+  info->flops = call->cost.flops;
+  info->bytes = call->cost.bytes;
+  return {};
 }
 
 }  // namespace
@@ -176,9 +221,7 @@ tessera_status tessera_attend(const tessera_attention* problem, const tessera_de
   return guarded([&]() -> Status {
     Request request;
     if (Status s = copy_request(problem, device, &request); !s.ok()) return s;
-    if (request.device.kind == TESSERA_CUDA) return attend_on_gpu(request);
-    Plan plan;
-    return attend_checked(request, &plan);
+    return attend(request);
   });
 }
 
@@ -189,18 +232,8 @@ tessera_status tessera_plan(const tessera_attention* problem, const tessera_devi
     if (Status s = copy_struct("plan", info, &filled); !s.ok()) return s;
     const std::size_t callers_size = info->struct_size;
     Request request;
-    if (Status s = read_request(problem, device, &request); !s.ok()) return s;
-    Plan plan;
-    if (Status s = tessera::core::plan(request.problem, request.device, &plan); !s.ok()) return s;
-    copy_text(plan.kernel->name, filled.kernel, sizeof filled.kernel);
-    copy_text(plan.launch.reason.empty() ? plan.reason : plan.reason + "; " + plan.launch.reason,
-              filled.reason, sizeof filled.reason);
-    filled.workspace_bytes = plan.launch.workspace_bytes;
-    filled.work_items = plan.launch.work_items;
-    filled.threads = plan.launch.threads;
-    filled.splits = plan.launch.splits;
-    filled.flops = plan.cost.flops;
-    filled.bytes = plan.cost.bytes;
+    if (Status s = copy_request(problem, device, &request); !s.ok()) return s;
+    if (Status s = fill_plan(request, &filled); !s.ok()) return s;
     filled.struct_size = callers_size;
     std::memcpy(info, &filled, std::min(callers_size, sizeof filled));
     return {};

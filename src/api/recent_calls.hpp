@@ -1,67 +1,122 @@
-// GPU calls that went well, the last few of a thread. Programs make the same calls over and over; one that is
-// the same as an earlier one bit for bit (tensors, options, device, stream) is launched as that one was,
-// without a second look at its arguments and its memory.
+// The last few plans of a thread. Programs make the same calls over and over: the layers of a model, the
+// steps of a training run. A call that is like an earlier one in everything but where its tensors lie (and
+// which stream it goes to) is run by that one's plan, without a second look at its arguments.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
-#include "core/kernel.hpp"
-#include "core/problem.hpp"
+#include "core/plan.hpp"
+#include "core/tensors.hpp"
 
 namespace tessera::api {
 
+// A call's arguments.
+struct Request {
+  tessera_attention attention = TESSERA_ATTENTION_INIT;
+  tessera_device device = TESSERA_DEVICE_INIT;
+  std::int64_t state = 0;  // core::Backend::state
+};
+
 class RecentCalls {
  public:
-  static constexpr std::size_t kPlaces = 16;
+  static constexpr std::size_t kPlaces = 32;
 
   struct Call {
-    core::Problem problem;
-    const core::Kernel* kernel = nullptr;  // null: this place is free
-    core::Launch launch;
+    core::Plan plan;
+    core::PerTensor<std::uint64_t> span_bytes;
+    bool nothing_to_do = false;
+    std::string words;  // why this plan, and its cost: empty until somebody asks
+    core::Cost cost;
+
+    // Sets of addresses whose memory was looked at and found good, by their hash.
+    bool looked_at(std::uint64_t addresses) const { return checked[addresses % kAddresses] == addresses; }
+    void remember(std::uint64_t addresses) { checked[addresses % kAddresses] = addresses; }
+
+   private:
+    static constexpr std::size_t kAddresses = 64;
+    std::array<std::uint64_t, kAddresses> checked{};
+  };
+
+  // All that a plan depends on: of an address, whether there is one and how it is aligned. The structs have
+  // no padding; shapes past a tensor's rank may differ, and then the call is a new one.
+  struct Key {
+    tessera_attention attention;
+    tessera_device device;
+    std::int64_t state;
+
+    Key() = default;
+    explicit Key(const Request& request)
+        : attention(request.attention), device(request.device), state(request.state) {
+      core::for_each_tensor(attention, [](const core::TensorField&, tessera_tensor& t) {
+        constexpr std::uintptr_t kAlignment = 16;  // no kernel asks for more
+        const std::uintptr_t there = t.data == nullptr ? 0 : kAlignment;
+        t.data = reinterpret_cast<void*>(there + reinterpret_cast<std::uintptr_t>(t.data) % kAlignment);
+      });
+      if (device.kind == TESSERA_CUDA) device.stream = nullptr;
+      device.workspace = nullptr;
+      device.kernel = nullptr;  // the caller's string may change behind its pointer: its text is compared
+    }
   };
 
   // Null if there was no such call, or it was forgotten. Good until the next keep() or forget().
-  const Call* find(const tessera_attention& attention, const tessera_device& device) const {
-    const Place& place = places_[place_of(attention, device)];
-    return place.call.kernel != nullptr && same(place, attention, device) ? &place.call : nullptr;
+  Call* find(const Key& key, const char* kernel) {
+    for (Place* place : places_of(key))
+      if (place->call.plan.kernel != nullptr && place->same(key, kernel)) return &place->call;
+    return nullptr;
   }
-  void keep(const tessera_attention& attention, const tessera_device& device, Call call) {
-    places_[place_of(attention, device)] = {attention, device, name_of(device), std::move(call)};
+  // Of the two places where it may go, the one that was filled longer ago is overwritten.
+  Call& keep(const Key& key, const char* kernel, core::Plan plan) {
+    const std::array<Place*, 2> two = places_of(key);
+    Place& place = two[0]->call.plan.kernel == nullptr || two[0]->filled < two[1]->filled ? *two[0] : *two[1];
+    place.key = key;
+    place.name = kernel == nullptr ? "" : kernel;
+    place.filled = ++filled_;
+    place.call = {};
+    place.call.plan = std::move(plan);
+    return place.call;
   }
-  void forget(const tessera_attention& attention, const tessera_device& device) {
-    places_[place_of(attention, device)].call.kernel = nullptr;
+  void forget(const core::Prepared* prepared) {
+    for (Place& place : places_)
+      if (place.call.plan.prepared.get() == prepared) place.call.plan = {};
+  }
+
+  static std::uint64_t hash_of(const core::Addresses& at, const tessera_device& device) {
+    std::uint64_t hash = mix(reinterpret_cast<std::uintptr_t>(device.stream), 1);
+    hash = mix(reinterpret_cast<std::uintptr_t>(device.workspace), hash);
+    for (const void* address : at.values) hash = mix(reinterpret_cast<std::uintptr_t>(address), hash);
+    return hash | 1;  // never that of an empty place
   }
 
  private:
   struct Place {
-    tessera_attention attention;
-    tessera_device device;
-    std::string name;  // of the kernel that was asked for: the caller's string may change behind its pointer
+    Key key;
+    std::string name;
     Call call;
+    std::uint64_t filled = 0;
+
+    bool same(const Key& other, const char* kernel) const {
+      return std::memcmp(&key, &other, sizeof key) == 0 && name == (kernel == nullptr ? "" : kernel);
+    }
   };
 
-  static std::string name_of(const tessera_device& device) {
-    return device.kernel == nullptr ? "" : device.kernel;
+  static std::uint64_t mix(std::uint64_t word, std::uint64_t hash) {
+    const std::uint64_t mixed = (hash ^ word) * 0x9e3779b97f4a7c15;
+    return mixed ^ mixed >> 32;
   }
-  static std::size_t place_of(const tessera_attention& a, const tessera_device& device) {
+  std::array<Place*, 2> places_of(const Key& key) {
     std::uint64_t hash = 0;
-    for (const void* pointer :
-         {static_cast<const void*>(a.query.data), static_cast<const void*>(a.key.data),
-          static_cast<const void*>(a.output.data), static_cast<const void*>(device.stream)})
-      hash = (hash ^ reinterpret_cast<std::uintptr_t>(pointer)) * 0x9e3779b97f4a7c15;
-    return (hash >> 32) % kPlaces;
-  }
-  // The structs have no padding; shapes past a tensor's rank may differ, and then the call is a new one.
-  static bool same(const Place& place, const tessera_attention& attention, const tessera_device& device) {
-    return std::memcmp(&place.attention, &attention, sizeof attention) == 0 &&
-           std::memcmp(&place.device, &device, sizeof device) == 0 &&
-           (device.kernel == nullptr || place.name == device.kernel);
+    for (const tessera_tensor* t : {&key.attention.query, &key.attention.key})
+      for (const std::int64_t size : t->shape) hash = mix(static_cast<std::uint64_t>(size), hash);
+    const std::size_t pair = hash % (kPlaces / 2);
+    return {&places_[2 * pair], &places_[2 * pair + 1]};
   }
 
   std::array<Place, kPlaces> places_{};
+  std::uint64_t filled_ = 0;
 };
 
 }  // namespace tessera::api

@@ -20,10 +20,10 @@ double clamped_sum(double n, double shift, double limit) {
 double visible_pairs(const Problem& p) {
   const auto queries = static_cast<double>(p.queries);
   const auto keys = static_cast<double>(p.keys);
-  if (!p.has_band) return queries * keys;
+  if (!p.visibility.has_band) return queries * keys;
   const auto offset = static_cast<double>(p.position_offset(p.keys));
-  return clamped_sum(queries, offset + static_cast<double>(p.right) + 1, keys) -
-         clamped_sum(queries, offset - static_cast<double>(p.left), keys);
+  return clamped_sum(queries, offset + static_cast<double>(p.visibility.right) + 1, keys) -
+         clamped_sum(queries, offset - static_cast<double>(p.visibility.left), keys);
 }
 
 Cost cost(const Problem& p) {
@@ -34,22 +34,22 @@ Cost cost(const Problem& p) {
   const auto dims = static_cast<double>(p.dim + p.value_dim);
 
   double reachable_keys = static_cast<double>(p.queries == 0 ? 0 : p.keys);
-  if (p.has_band && p.queries > 0) {
+  if (p.visibility.has_band && p.queries > 0) {
     const std::int64_t offset = p.position_offset(p.keys);
-    const std::int64_t begin = std::max<std::int64_t>(offset - p.left, 0);
-    const std::int64_t end = std::min(offset + p.queries + p.right, p.keys);
+    const std::int64_t begin = std::max<std::int64_t>(offset - p.visibility.left, 0);
+    const std::int64_t end = std::min(offset + p.queries + p.visibility.right, p.keys);
     reachable_keys = static_cast<double>(std::max<std::int64_t>(end - begin, 0));
   }
   double mask_bytes = 0;
-  if (p.mask.kind != MaskKind::none) {
+  if (p.visibility.mask.kind != MaskKind::none) {
     const std::int64_t full[4] = {p.batch, p.heads, p.queries, p.keys};
-    mask_bytes = static_cast<double>(dtype_size(p.mask.dtype));
+    mask_bytes = static_cast<double>(dtype_size(p.visibility.mask.dtype));
     for (std::size_t d = 0; d < 4; ++d)
-      mask_bytes *= p.mask.strides[d] == 0 ? 1.0 : static_cast<double>(full[d]);
+      mask_bytes *= p.visibility.mask.strides[d] == 0 ? 1.0 : static_cast<double>(full[d]);
   }
   const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * dims * size;
   const double row_bytes = batch * heads * queries * dims * size;
-  const double lse_bytes = p.lse != nullptr ? batch * heads * queries * 4 : 0;
+  const double lse_bytes = p.output.lse != nullptr ? batch * heads * queries * 4 : 0;
   return {2 * batch * heads * visible_pairs(p) * dims, row_bytes + kv_bytes + lse_bytes + mask_bytes};
 }
 

@@ -5,6 +5,9 @@
 #include <tessera/tessera.h>
 
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +17,41 @@
 
 namespace tessera::core {
 
-// How one problem will be run by one kernel.
-struct Launch {
+// A device that is here, as its backend knows it: a GPU's arch and SMs, say.
+class Hardware {
+ public:
+  virtual ~Hardware() = default;
+};
+
+// Where a problem is to be computed.
+struct Device {
+  const tessera_device& request;
+  const Hardware& hardware;
+};
+
+// What one kernel made of one problem: everything but the addresses is settled. What is planned, explained,
+// kept and run is this same value.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+
   std::int64_t workspace_bytes = 0;
+  bool has_own_memory = false;  // does without a workspace where none is given
   std::int64_t work_items = 1;
   std::int32_t threads = 1;
   std::int32_t splits = 1;
-  std::string reason;  // why this geometry, in a sentence
+
+  // Why it is cut up like this, in a sentence. Made when somebody asks: most calls do not.
+  [[nodiscard]] virtual std::string words() const = 0;
+  // Runs it, or puts it on the stream. Any number of threads may do so at once, each with a workspace of its
+  // own.
+  virtual Status submit(const Addresses& at, const tessera_device& device) const = 0;
+};
+
+// How long a kernel would take. Compared between the kernels of one device, and only there.
+struct Estimate {
+  double us = std::numeric_limits<double>::infinity();
+  std::string_view why;  // where us is infinite: why it is taken only if nothing else can
 };
 
 // What a GPU kernel may take; the compiler's report is held to it. 0 = not a GPU kernel.
@@ -34,15 +65,14 @@ struct Kernel {
   std::string_view name;  // "cpu_avx2": device, then what sets it apart
   tessera_device_kind device = 0;
   std::string_view summary;  // one line for people
-  // Empty if this machine can run the kernel, else why not.
-  std::string (*missing)(const tessera_device& device);
+  // Empty if this device can run the kernel, else why not.
+  std::function<std::string(const Device& device)> missing;
   // OK, or the sentence why this kernel cannot compute a valid problem.
-  Status (*supports)(const Problem& problem);
-  // May be null. Of a problem it can compute: empty, or the sentence why a kernel further down the table,
-  // which can too, is the better choice. Not asked where the kernel was asked for by name.
-  std::string (*rather_not)(const Problem& problem, const tessera_device& device) = nullptr;
-  Launch (*geometry)(const Problem& problem, const tessera_device& device);
-  Status (*launch)(const Problem& problem, const tessera_device& device, const Launch& launch);
+  std::function<Status(const Problem& problem)> supports;
+  // Of a problem that it supports. Empty: the kernel is taken by name alone.
+  std::function<Estimate(const Problem& problem, const Device& device)> estimate;
+  std::function<Status(const Problem& problem, const Device& device, std::shared_ptr<const Prepared>* out)>
+      prepare;
   int rung = 0;  // of the ladder in docs/ladder.md; 0 = not one of its kernels
   // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the
   // bound.

@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
-#include "cpu/threads.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "core/backend.hpp"
 
 namespace tessera::core {
 namespace {
-
-bool any_of(tessera_device_kind kind) {
-  return std::any_of(kernels().begin(), kernels().end(),
-                     [&](const Kernel& kernel) { return kernel.device == kind; });
-}
 
 std::string names_of(tessera_device_kind kind) {
   std::string names;
@@ -26,55 +22,113 @@ std::string names_of(tessera_device_kind kind) {
   return names;
 }
 
+// The hardware behind a request that passed check_device.
+Status find(const tessera_device& request, const Hardware** out) {
+  std::string why;
+  *out = backend_of(request.kind)->find(request, &why);
+  if (*out != nullptr) return {};
+  return {TESSERA_DEVICE_UNAVAILABLE,
+          fmt::format("device.kind is {} ({}), but {}", request.kind, backend_of(request.kind)->name(), why)};
+}
+
 // Why this kernel cannot be used here, or OK.
-Status usable(const Kernel& kernel, const Problem& problem, const tessera_device& device) {
+Status usable(const Kernel& kernel, const Problem& problem, const Device& device) {
   if (std::string missing = kernel.missing(device); !missing.empty()) {
     return {TESSERA_DEVICE_UNAVAILABLE, std::move(missing)};
   }
   return kernel.supports(problem);
 }
 
-void choose(const Kernel& kernel, const Problem& problem, const tessera_device& device, Plan* out) {
+// Without a workspace, kernels that bring memory of their own take that.
+Status check_room(const Prepared& prepared, const tessera_device& request) {
+  const auto needed = static_cast<std::size_t>(prepared.workspace_bytes);
+  const bool own = prepared.has_own_memory && request.workspace_bytes == 0;
+  if (own || needed <= request.workspace_bytes) return {};
+  return invalid(fmt::format("device.workspace_bytes is {}; {} are needed", request.workspace_bytes, needed));
+}
+
+Status prepare(const Kernel& kernel, const Problem& problem, const Device& device, Plan* out) {
+  if (Status s = kernel.prepare(problem, device, &out->prepared); !s.ok()) return s;
   out->kernel = &kernel;
-  out->launch = kernel.geometry(problem, device);
-  out->cost = cost(problem);
+  return check_room(*out->prepared, device.request);
 }
 
-Status plan_named(std::string_view name, const Problem& problem, const tessera_device& device, Plan* out) {
+Status plan_named(const Problem& problem, const Device& device, Plan* out) {
+  const std::string_view name = device.request.kernel;
   for (const Kernel& kernel : kernels()) {
-    if (kernel.name != name) continue;
-    if (kernel.device != device.kind) break;
-    if (Status s = usable(kernel, problem, device); !s.ok()) {
-      s.message = fmt::format("kernel {} was asked for by name, but {}", name, s.message);
-      return s;
-    }
-    choose(kernel, problem, device, out);
-    out->reason = "asked for by name";
-    return {};
+    if (kernel.name != name || kernel.device != device.request.kind) continue;
+    Status s = usable(kernel, problem, device);
+    if (s.ok()) s = prepare(kernel, problem, device, out);
+    if (!s.ok()) s.message = fmt::format("kernel {} was asked for by name, but {}", name, s.message);
+    return s;
   }
-  return invalid(fmt::format("device.kernel is \"{}\"; this device has: {}", name, names_of(device.kind)));
+  return invalid(
+      fmt::format("device.kernel is \"{}\"; this device has: {}", name, names_of(device.request.kind)));
 }
 
-// Each reason why there may be no such device has a sentence of its own.
-Status check_present(const tessera_device& device) {
-  const auto unavailable = [&](std::string_view why) -> Status {
-    return {TESSERA_DEVICE_UNAVAILABLE, fmt::format("device.kind is {} ({}), but {}", device.kind,
-                                                    device.kind == TESSERA_CPU ? "cpu" : "cuda", why)};
-  };
-  if (!any_of(device.kind)) {
-    return unavailable(device.kind == TESSERA_CPU ? "this build of Tessera has no CPU kernels"
-                                                  : "this build of Tessera has no CUDA kernels");
+struct Candidate {
+  const Kernel* kernel;
+  double us;
+};
+
+// What can compute the problem, fastest first; the table's order where estimates are equal.
+std::vector<Candidate> candidates(const Problem& problem, const Device& device) {
+  std::vector<Candidate> found;
+  found.reserve(kernels().size());
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.device != device.request.kind || !kernel.estimate || !usable(kernel, problem, device).ok())
+      continue;
+    found.push_back({&kernel, kernel.estimate(problem, device).us});
   }
-  if (device.kind == TESSERA_CPU) return {};
-  std::string why;
-  if (cuda::runtime::find_gpu(device.index, &why) != nullptr) return {};
-  return unavailable(why);
+  std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+    return a.us < b.us || (a.us == b.us && a.kernel < b.kernel);
+  });
+  return found;
+}
+
+// Why not this kernel, where `best_us` is to be had; empty if it could as well be.
+std::string why_not(const Kernel& kernel, const Problem& problem, const Device& device, double best_us) {
+  if (Status s = usable(kernel, problem, device); !s.ok()) return s.message;
+  const Estimate estimate = kernel.estimate(problem, device);
+  if (!estimate.why.empty()) return std::string(estimate.why);
+  if (estimate.us > best_us)
+    return fmt::format("is estimated to take {:.2f} times as long", estimate.us / best_us);
+  Plan unused;
+  return prepare(kernel, problem, device, &unused).message;
+}
+
+std::string all_reasons(const Problem& problem, const Device& device, const Kernel* until, double best_us) {
+  std::string reasons;
+  for (const Kernel& kernel : kernels()) {
+    if (&kernel == until) break;
+    if (kernel.device != device.request.kind || !kernel.estimate) continue;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name,
+                           why_not(kernel, problem, device, best_us));
+  }
+  return reasons;
 }
 
 }  // namespace
 
+const Backend* backend_of(tessera_device_kind kind) {
+  for (const Backend* backend : backends())
+    if (backend->kind() == kind) return backend;
+  return nullptr;
+}
+
+const std::vector<Kernel>& kernels() {
+  static const std::vector<Kernel> table = [] {
+    std::vector<Kernel> rows;
+    for (const Backend* backend : backends())
+      for (Kernel& row : backend->kernels()) rows.push_back(std::move(row));
+    return rows;
+  }();
+  return table;
+}
+
 Status check_device(const tessera_device& device) {
-  if (device.kind != TESSERA_CPU && device.kind != TESSERA_CUDA) {
+  const Backend* const backend = backend_of(device.kind);
+  if (backend == nullptr) {
     return invalid(fmt::format("device.kind is {}; accepted: 1 (cpu), 2 (cuda)", device.kind));
   }
   if (device.index < 0)
@@ -83,41 +137,45 @@ Status check_device(const tessera_device& device) {
     return invalid(fmt::format("device.threads is {}; 0 (all cores) to {} is accepted", device.threads,
                                TESSERA_MAX_THREADS));
   }
-  if (device.kind == TESSERA_CPU && device.threads == 0 && !cpu::environment_threads().error.empty()) {
-    return invalid(cpu::environment_threads().error);
-  }
-  if (device.kind == TESSERA_CUDA && device.run_tasks != nullptr) {
-    return invalid("device.run_tasks is set, but a GPU runs no tasks; null is accepted");
-  }
-  if (device.kind == TESSERA_CPU && device.index != 0) {
-    return invalid(fmt::format("device.index is {}; the CPU is device 0", device.index));
-  }
-  if (device.kind == TESSERA_CPU && device.stream != nullptr) {
-    return invalid("device.stream is set, but the CPU has no streams; null is accepted");
-  }
-  return check_present(device);
+  if (device.workspace != nullptr && device.workspace_bytes == 0)
+    return invalid("device.workspace is set, but device.workspace_bytes is 0");
+  if (Status s = backend->check_request(device); !s.ok()) return s;
+  const Hardware* unused = nullptr;
+  return find(device, &unused);
 }
 
-Status plan(const Problem& problem, const tessera_device& device, Plan* out) {
-  if (Status s = check_device(device); !s.ok()) return s;
-  if (device.kernel != nullptr) return plan_named(device.kernel, problem, device, out);
-
-  std::string passed_over;
-  for (const Kernel& kernel : kernels()) {
-    if (kernel.device != device.kind) continue;
-    Status s = usable(kernel, problem, device);
-    if (s.ok() && kernel.rather_not != nullptr) {
-      if (std::string why = kernel.rather_not(problem, device); !why.empty()) s = unsupported(std::move(why));
-    }
-    if (s.ok()) {
-      choose(kernel, problem, device, out);
-      out->reason =
-          passed_over.empty() ? "the best kernel of this device" : "the best kernel for this: " + passed_over;
-      return {};
-    }
-    passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", kernel.name, s.message);
+Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
+  const Hardware* hardware = nullptr;
+  if (Status s = find(request, &hardware); !s.ok()) return s;
+  const Device device{request, *hardware};
+  if (request.kernel != nullptr) return plan_named(problem, device, out);
+  Status no_room;
+  for (const Candidate& candidate : candidates(problem, device)) {
+    if (Status s = candidate.kernel->prepare(problem, device, &out->prepared); !s.ok()) return s;
+    out->kernel = candidate.kernel;
+    Status room = check_room(*out->prepared, request);
+    if (room.ok()) return {};
+    if (no_room.ok()) no_room = std::move(room);
   }
-  return unsupported("no kernel can compute this problem: " + passed_over);
+  if (!no_room.ok()) return no_room;  // of the fastest: a larger workspace helps
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  return unsupported("no kernel can compute this problem: " + all_reasons(problem, device, nullptr, kNever));
+}
+
+std::string why(const Plan& plan, const Problem& problem, const tessera_device& request) {
+  if (request.kernel != nullptr) return "asked for by name";
+  const Hardware* hardware = nullptr;
+  if (Status s = find(request, &hardware); !s.ok()) return s.message;
+  const Device device{request, *hardware};
+  const std::string passed_over =
+      all_reasons(problem, device, plan.kernel, plan.kernel->estimate(problem, device).us);
+  return passed_over.empty() ? "the best kernel of this device" : "the best kernel for this: " + passed_over;
+}
+
+std::string missing(const Kernel& kernel, const tessera_device& request) {
+  std::string why;
+  const Hardware* const hardware = backend_of(kernel.device)->find(request, &why);
+  return hardware == nullptr ? why : kernel.missing({request, *hardware});
 }
 
 }  // namespace tessera::core

@@ -1,6 +1,7 @@
 // THE selector: which kernel computes a problem on a device, why, and at what cost.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "core/kernel.hpp"
@@ -14,13 +15,17 @@ struct Cost {
 
 struct Plan {
   const Kernel* kernel = nullptr;
-  Launch launch;
-  Cost cost;
-  std::string reason;  // why this kernel, and for each better one that was passed over, why not
+  std::shared_ptr<const Prepared> prepared;
 };
 
 Status check_device(const tessera_device& device);
+// `device` is one that passed check_device. Of the kernels that can, the one that is estimated to take least.
 Status plan(const Problem& problem, const tessera_device& device, Plan* out);
+// Why the plan has this kernel, and for each one above it in the table, why not that.
+std::string why(const Plan& plan, const Problem& problem, const tessera_device& device);
+
+// Empty if the kernel can run on this device, else why not.
+std::string missing(const Kernel& kernel, const tessera_device& device);
 
 // Reads no tensor memory: key_lengths count as full, a mask tensor as all visible.
 Cost cost(const Problem& problem);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "core/problem.hpp"
 
@@ -16,16 +15,15 @@ std::string describe_dtype(tessera_dtype dtype) {
   return name != nullptr ? std::string(name) : fmt::format("{} (unknown)", dtype);
 }
 
-Status check_rank(const TensorRule& rule, const tessera_tensor& tensor) {
+Status check_rank(std::string_view name, const TensorRule& rule, const tessera_tensor& tensor) {
   if (tensor.rank >= rule.min_rank && tensor.rank <= rule.max_rank) return {};
   const std::string accepted = rule.min_rank == rule.max_rank
                                    ? fmt::format("rank {}", rule.min_rank)
                                    : fmt::format("a rank from {} to {}", rule.min_rank, rule.max_rank);
-  return invalid(
-      fmt::format("{}.rank is {}; {} {} needs {}", rule.name, tensor.rank, rule.name, rule.shape, accepted));
+  return invalid(fmt::format("{}.rank is {}; {} {} needs {}", name, tensor.rank, name, rule.shape, accepted));
 }
 
-Status check_dtype(const TensorRule& rule, const tessera_tensor& tensor) {
+Status check_dtype(std::string_view name, const TensorRule& rule, const tessera_tensor& tensor) {
   if (std::find(rule.dtypes.begin(), rule.dtypes.end(), tensor.dtype) != rule.dtypes.end()) return {};
   std::string accepted;
   for (tessera_dtype dtype : rule.dtypes) {
@@ -33,37 +31,36 @@ Status check_dtype(const TensorRule& rule, const tessera_tensor& tensor) {
     accepted += dtype_name(dtype);
   }
   std::string sentence =
-      fmt::format("{}.dtype is {}; accepted: {}", rule.name, describe_dtype(tensor.dtype), accepted);
+      fmt::format("{}.dtype is {}; accepted: {}", name, describe_dtype(tensor.dtype), accepted);
   if (tensor.dtype == TESSERA_F8E4M3 || tensor.dtype == TESSERA_F8E5M2) {
     return unsupported(sentence + " (fp8 is reserved and has no kernel yet)");
   }
   return invalid(std::move(sentence));
 }
 
-Status check_sizes(const TensorRule& rule, const tessera_tensor& tensor) {
+Status check_sizes(std::string_view name, const TensorRule& rule, const tessera_tensor& tensor) {
   for (int d = 0; d < tensor.rank; ++d) {
     if (tensor.shape[d] < 0) {
-      return invalid(fmt::format("{}.shape[{}] is {}; sizes are 0 or more", rule.name, d, tensor.shape[d]));
+      return invalid(fmt::format("{}.shape[{}] is {}; sizes are 0 or more", name, d, tensor.shape[d]));
     }
     if (tensor.strides[d] < 0) {
-      return invalid(
-          fmt::format("{}.strides[{}] is {}; strides are 0 or more", rule.name, d, tensor.strides[d]));
+      return invalid(fmt::format("{}.strides[{}] is {}; strides are 0 or more", name, d, tensor.strides[d]));
     }
   }
   const int last = tensor.rank - 1;
   if (rule.last_dim_contiguous && last >= 0 && tensor.shape[last] > 1 && tensor.strides[last] != 1) {
-    return invalid(fmt::format("{}.strides[{}] is {}; the last dimension must be contiguous (stride 1)",
-                               rule.name, last, tensor.strides[last]));
+    return invalid(fmt::format("{}.strides[{}] is {}; the last dimension must be contiguous (stride 1)", name,
+                               last, tensor.strides[last]));
   }
   return {};
 }
 
 // Elements, and elements from the first to the farthest reachable one, both checked against 63 bits.
-Status measure(const TensorRule& rule, const tessera_tensor& tensor, std::int64_t* elements,
+Status measure(std::string_view name, const tessera_tensor& tensor, std::int64_t* elements,
                std::int64_t* extent) {
   const auto overflow = [&](std::string_view what, int d) {
-    return invalid(fmt::format("{}: {} passes 63 bits at dimension {} (shape {}, stride {})", rule.name, what,
-                               d, tensor.shape[d], tensor.strides[d]));
+    return invalid(fmt::format("{}: {} passes 63 bits at dimension {} (shape {}, stride {})", name, what, d,
+                               tensor.shape[d], tensor.strides[d]));
   };
   std::int64_t count = 1;
   for (int d = 0; d < tensor.rank; ++d) {
@@ -89,23 +86,24 @@ Status measure(const TensorRule& rule, const tessera_tensor& tensor, std::int64_
 
 bool is_absent(const tessera_tensor& tensor) { return tensor.data == nullptr && tensor.rank == 0; }
 
-Status check_tensor(const TensorRule& rule, const tessera_tensor& tensor, ByteRange* range) {
-  if (Status s = check_rank(rule, tensor); !s.ok()) return s;
-  if (Status s = check_dtype(rule, tensor); !s.ok()) return s;
-  if (Status s = check_sizes(rule, tensor); !s.ok()) return s;
+Status check_tensor(std::string_view name, const TensorRule& rule, const tessera_tensor& tensor,
+                    std::uint64_t* span_bytes) {
+  if (Status s = check_rank(name, rule, tensor); !s.ok()) return s;
+  if (Status s = check_dtype(name, rule, tensor); !s.ok()) return s;
+  if (Status s = check_sizes(name, rule, tensor); !s.ok()) return s;
   std::int64_t elements = 0;
   std::int64_t extent = 0;
-  if (Status s = measure(rule, tensor, &elements, &extent); !s.ok()) return s;
+  if (Status s = measure(name, tensor, &elements, &extent); !s.ok()) return s;
 
-  *range = {};
+  *span_bytes = 0;
   if (elements == 0) return {};
   if (tensor.data == nullptr) {
-    return invalid(fmt::format("{}.data is null, but the tensor has {} elements", rule.name, elements));
+    return invalid(fmt::format("{}.data is null, but the tensor has {} elements", name, elements));
   }
   const std::int64_t size = dtype_size(tensor.dtype);
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (address % static_cast<std::uintptr_t>(size) != 0) {
-    return invalid(fmt::format("{}.data is {}, which is not aligned to its {}-byte elements", rule.name,
+    return invalid(fmt::format("{}.data is {}, which is not aligned to its {}-byte elements", name,
                                fmt::ptr(tensor.data), size));
   }
   std::int64_t bytes = 0;
@@ -113,21 +111,25 @@ Status check_tensor(const TensorRule& rule, const tessera_tensor& tensor, ByteRa
   if (__builtin_mul_overflow(extent, size, &bytes) ||
       __builtin_add_overflow(address, static_cast<std::uintptr_t>(bytes), &end)) {
     return invalid(fmt::format("{}: shape and strides reach {} elements past data, beyond the address space",
-                               rule.name, extent));
+                               name, extent));
   }
-  *range = {address, end};
+  *span_bytes = static_cast<std::uint64_t>(bytes);
   return {};
 }
 
 Status check_written_once(std::string_view name, const tessera_tensor& tensor) {
-  std::vector<int> order;  // dimensions that have more than one index, smallest stride first
+  int order[TESSERA_MAX_RANK] = {};  // dimensions that have more than one index, smallest stride first
+  int count = 0;
   for (int d = 0; d < tensor.rank; ++d) {
     if (tensor.shape[d] == 0) return {};
-    if (tensor.shape[d] > 1) order.push_back(d);
+    if (tensor.shape[d] == 1) continue;
+    int at = count++;
+    for (; at > 0 && tensor.strides[order[at - 1]] > tensor.strides[d]; --at) order[at] = order[at - 1];
+    order[at] = d;
   }
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return tensor.strides[a] < tensor.strides[b]; });
   std::int64_t covered = 1;  // elements that the smaller strides span; measure() ruled out overflow
-  for (const int d : order) {
+  for (int n = 0; n < count; ++n) {
+    const int d = order[n];
     if (tensor.strides[d] < covered) {
       return invalid(
           fmt::format("{}.strides[{}] is {}, so elements of {} overlap each other; at least {} is accepted",

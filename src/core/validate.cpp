@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -12,22 +13,36 @@
 namespace tessera::core {
 namespace {
 
-struct Ranges {
-  ByteRange query, key, value, output, lse, mask, key_lengths, alibi_slopes, sinks;
-};
+constexpr tessera_dtype kFloats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
+constexpr tessera_dtype kMasks[] = {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16};
+constexpr tessera_dtype kFloat[] = {TESSERA_F32};
+constexpr tessera_dtype kWhole[] = {TESSERA_I32, TESSERA_I64};
+
+const TensorRule& rule_of(TensorId id) {
+  static const PerTensor<TensorRule> rules = {{{
+      {"[batch, heads, queries, dim]", 4, 4, kFloats},
+      {"[batch, kv_heads, keys, dim]", 4, 4, kFloats},
+      {"[batch, kv_heads, keys, value_dim]", 4, 4, kFloats},
+      {"[batch, heads, queries, value_dim]", 4, 4, kFloats},
+      {"[batch, heads, queries]", 3, 3, kFloat, false},
+      {"broadcasting to [batch, heads, queries, keys]", 1, 4, kMasks},
+      {"[batch]", 1, 1, kWhole, false},
+      {"[heads] or [batch, heads]", 1, 2, kFloat, false},
+      {"[heads]", 1, 1, kFloat, false},
+  }}};
+  return rules[id];
+}
 
 Tensor4 view(const tessera_tensor& t) { return {t.data, t.strides[0], t.strides[1], t.strides[2]}; }
 
-Status check_main_tensors(const tessera_attention& p, Ranges* ranges) {
-  const std::initializer_list<tessera_dtype> floats = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
-  const TensorRule query{"query", "[batch, heads, queries, dim]", 4, 4, floats};
-  const TensorRule key{"key", "[batch, kv_heads, keys, dim]", 4, 4, floats};
-  const TensorRule value{"value", "[batch, kv_heads, keys, value_dim]", 4, 4, floats};
-  const TensorRule output{"output", "[batch, heads, queries, value_dim]", 4, 4, floats};
-  if (Status s = check_tensor(query, p.query, &ranges->query); !s.ok()) return s;
-  if (Status s = check_tensor(key, p.key, &ranges->key); !s.ok()) return s;
-  if (Status s = check_tensor(value, p.value, &ranges->value); !s.ok()) return s;
-  if (Status s = check_tensor(output, p.output, &ranges->output); !s.ok()) return s;
+// Every tensor for itself; the first four are not optional.
+Status check_tensors(const tessera_attention& p, Problem* out) {
+  Status status;
+  for_each_tensor(p, [&](const TensorField& field, const tessera_tensor& t) {
+    if (!status.ok() || (field.id > TensorId::output && is_absent(t))) return;
+    status = check_tensor(field.name, rule_of(field.id), t, &out->span_bytes[field.id]);
+  });
+  if (!status.ok()) return status;
   const auto same_dtype = [&](std::string_view name, const tessera_tensor& t) {
     if (t.dtype == p.query.dtype) return Status{};
     return invalid(
@@ -40,10 +55,21 @@ Status check_main_tensors(const tessera_attention& p, Ranges* ranges) {
 }
 
 // One size that two tensors must agree on.
-Status agree(std::string_view name, const tessera_tensor& t, int d, std::int64_t want,
-             std::string_view meaning) {
-  if (t.shape[d] == want) return {};
-  return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", name, d, t.shape[d], meaning, want));
+struct Agreement {
+  const tessera_tensor& tensor;
+  std::string_view name;
+  int dimension;
+  std::int64_t want;
+  std::string_view meaning;
+};
+
+Status agree(std::initializer_list<Agreement> all) {
+  for (const Agreement& a : all) {
+    if (a.tensor.shape[a.dimension] == a.want) continue;
+    return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", a.name, a.dimension,
+                               a.tensor.shape[a.dimension], a.meaning, a.want));
+  }
+  return {};
 }
 
 Status check_head_dim(std::string_view name, std::int64_t dim) {
@@ -65,20 +91,15 @@ Status check_shapes(const tessera_attention& p) {
                     "key/value heads",
                     kv_heads, heads));
   }
-  for (Status s : {
-           agree("key", p.key, 0, p.query.shape[0], "query's batch"),
-           agree("key", p.key, 3, p.query.shape[3], "query's head dimension"),
-           agree("value", p.value, 0, p.query.shape[0], "query's batch"),
-           agree("value", p.value, 1, kv_heads, "key's number of heads"),
-           agree("value", p.value, 2, p.key.shape[2], "key's number of keys"),
-           agree("output", p.output, 0, p.query.shape[0], "query's batch"),
-           agree("output", p.output, 1, heads, "query's number of heads"),
-           agree("output", p.output, 2, p.query.shape[2], "query's number of queries"),
-           agree("output", p.output, 3, p.value.shape[3], "value's head dimension"),
-       }) {
-    if (!s.ok()) return s;
-  }
-  return {};
+  return agree({{p.key, "key", 0, p.query.shape[0], "query's batch"},
+                {p.key, "key", 3, p.query.shape[3], "query's head dimension"},
+                {p.value, "value", 0, p.query.shape[0], "query's batch"},
+                {p.value, "value", 1, kv_heads, "key's number of heads"},
+                {p.value, "value", 2, p.key.shape[2], "key's number of keys"},
+                {p.output, "output", 0, p.query.shape[0], "query's batch"},
+                {p.output, "output", 1, heads, "query's number of heads"},
+                {p.output, "output", 2, p.query.shape[2], "query's number of queries"},
+                {p.output, "output", 3, p.value.shape[3], "value's head dimension"}});
 }
 
 Status check_scalars(const tessera_attention& p, Problem* out) {
@@ -91,14 +112,14 @@ Status check_scalars(const tessera_attention& p, Problem* out) {
     return invalid(
         fmt::format("softcap is {}; a finite number of 0 or more is accepted (0 means none)", p.softcap));
   }
-  out->scale = no_scale                        ? 1.0f / std::sqrt(static_cast<float>(out->dim))
-               : p.scale == TESSERA_SCALE_ZERO ? 0.0f
-                                               : p.scale;
-  out->softcap = p.softcap;
+  out->scoring.scale = no_scale                        ? 1.0f / std::sqrt(static_cast<float>(out->dim))
+                       : p.scale == TESSERA_SCALE_ZERO ? 0.0f
+                                                       : p.scale;
+  out->scoring.softcap = p.softcap;
   return {};
 }
 
-Status check_band(const tessera_mask& mask, Problem* out) {
+Status check_band(const tessera_mask& mask, Visibility* out) {
   if (mask.align < TESSERA_ALIGN_NONE || mask.align > TESSERA_ALIGN_BOTTOM_RIGHT) {
     return invalid(
         fmt::format("mask.align is {}; accepted: 0 (none), 1 (top-left), 2 (bottom-right)", mask.align));
@@ -126,112 +147,67 @@ Status check_band(const tessera_mask& mask, Problem* out) {
   return {};
 }
 
-Status check_mask_tensor(const tessera_tensor& t, Ranges* ranges, Problem* out) {
+Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
   if (is_absent(t)) return {};
-  const TensorRule rule{"mask.tensor",
-                        "broadcasting to [batch, heads, queries, keys]",
-                        1,
-                        4,
-                        {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16}};
-  if (Status s = check_tensor(rule, t, &ranges->mask); !s.ok()) return s;
   const std::int64_t full[4] = {out->batch, out->heads, out->queries, out->keys};
   constexpr std::string_view kNames[4] = {"batch", "heads", "queries", "keys"};
-  out->mask = {t.dtype == TESSERA_BOOL ? MaskKind::boolean : MaskKind::additive, t.data, t.dtype, {}};
+  MaskTensor& mask = out->visibility.mask;
+  mask = {t.dtype == TESSERA_BOOL ? MaskKind::boolean : MaskKind::additive, t.data, t.dtype, {}};
   for (int d = 0; d < t.rank; ++d) {
     const auto target = static_cast<std::size_t>(4 - t.rank + d);
     if (t.shape[d] != 1 && t.shape[d] != full[target]) {
       return invalid(fmt::format("mask.tensor.shape[{}] is {}; 1 or {} ({}) is accepted", d, t.shape[d],
                                  full[target], kNames[target]));
     }
-    out->mask.strides[target] = t.shape[d] == 1 ? 0 : t.strides[d];
+    mask.strides[target] = t.shape[d] == 1 ? 0 : t.strides[d];
   }
   return {};
 }
 
-Status check_lse(const tessera_tensor& t, Ranges* ranges, Problem* out) {
+Status check_lse(const tessera_tensor& t, Problem* out) {
   if (is_absent(t)) return {};
-  const TensorRule rule{"lse", "[batch, heads, queries]", 3, 3, {TESSERA_F32}, false};
-  if (Status s = check_tensor(rule, t, &ranges->lse); !s.ok()) return s;
-  for (Status s : {agree("lse", t, 0, out->batch, "query's batch"),
-                   agree("lse", t, 1, out->heads, "query's number of heads"),
-                   agree("lse", t, 2, out->queries, "query's number of queries")}) {
-    if (!s.ok()) return s;
-  }
-  out->lse = static_cast<float*>(t.data);
-  out->lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
-  return check_written_once("lse", t);
+  out->output.lse = static_cast<float*>(t.data);
+  out->output.lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
+  return agree({{t, "lse", 0, out->batch, "query's batch"},
+                {t, "lse", 1, out->heads, "query's number of heads"},
+                {t, "lse", 2, out->queries, "query's number of queries"}});
 }
 
-Status check_per_head(const tessera_attention& p, Ranges* ranges, Problem* out) {
-  if (!is_absent(p.key_lengths)) {
-    const TensorRule rule{"key_lengths", "[batch]", 1, 1, {TESSERA_I32, TESSERA_I64}, false};
-    if (Status s = check_tensor(rule, p.key_lengths, &ranges->key_lengths); !s.ok()) return s;
-    if (Status s = agree("key_lengths", p.key_lengths, 0, out->batch, "query's batch"); !s.ok()) return s;
-    out->key_lengths = p.key_lengths.data;
-    out->key_lengths_dtype = p.key_lengths.dtype;
-    out->key_lengths_stride = p.key_lengths.strides[0];
-  }
-  if (!is_absent(p.alibi_slopes)) {
-    const tessera_tensor& t = p.alibi_slopes;
-    const TensorRule rule{"alibi_slopes", "[heads] or [batch, heads]", 1, 2, {TESSERA_F32}, false};
-    if (Status s = check_tensor(rule, t, &ranges->alibi_slopes); !s.ok()) return s;
-    if (Status s = agree("alibi_slopes", t, t.rank - 1, out->heads, "query's number of heads"); !s.ok())
-      return s;
-    if (t.rank == 2) {
-      if (Status s = agree("alibi_slopes", t, 0, out->batch, "query's batch"); !s.ok()) return s;
-    }
-    if (p.mask.align == TESSERA_ALIGN_NONE && (out->queries != out->keys || out->key_lengths != nullptr)) {
-      return invalid(
-          "alibi_slopes need mask.align (top-left or bottom-right) to place the queries on the key axis, "
-          "because "
-          "queries and keys may differ in number here");
-    }
-    out->alibi_slopes = static_cast<const float*>(t.data);
-    out->alibi_head_stride = t.strides[t.rank - 1];
-    out->alibi_batch_stride = t.rank == 2 ? t.strides[0] : 0;
-  }
-  if (!is_absent(p.sinks)) {
-    const TensorRule rule{"sinks", "[heads]", 1, 1, {TESSERA_F32}, false};
-    if (Status s = check_tensor(rule, p.sinks, &ranges->sinks); !s.ok()) return s;
-    if (Status s = agree("sinks", p.sinks, 0, out->heads, "query's number of heads"); !s.ok()) return s;
-    out->sinks = static_cast<const float*>(p.sinks.data);
-    out->sinks_stride = p.sinks.strides[0];
-  }
-  return {};
+Status check_key_lengths(const tessera_tensor& t, Problem* out) {
+  if (is_absent(t)) return {};
+  out->kv.lengths = t.data;
+  out->kv.lengths_dtype = t.dtype;
+  out->kv.lengths_stride = t.strides[0];
+  return agree({{t, "key_lengths", 0, out->batch, "query's batch"}});
 }
 
-// What is written may not share memory with anything else of the call.
-Status check_overlap(const Ranges& r) {
-  const struct {
-    std::string_view name;
-    const ByteRange& range;
-  } inputs[] = {{"query", r.query},
-                {"key", r.key},
-                {"value", r.value},
-                {"mask.tensor", r.mask},
-                {"key_lengths", r.key_lengths},
-                {"alibi_slopes", r.alibi_slopes},
-                {"sinks", r.sinks}};
-  const auto clash = [](std::string_view a, std::string_view b) {
-    return invalid(fmt::format("{} overlaps {} in memory; results need memory of their own", a, b));
-  };
-  for (const auto& input : inputs) {
-    if (r.output.overlaps(input.range)) return clash("output", input.name);
-    if (r.lse.overlaps(input.range)) return clash("lse", input.name);
-  }
-  if (r.lse.overlaps(r.output)) return clash("lse", "output");
-  return {};
+Status check_head_floats(std::string_view name, const tessera_tensor& t, const Sizes& sizes,
+                         HeadFloats* out) {
+  if (is_absent(t)) return {};
+  const int last = t.rank - 1;
+  if (Status s = agree({{t, name, last, sizes.heads, "query's number of heads"}}); !s.ok()) return s;
+  *out = {static_cast<const float*>(t.data), last == 1 ? t.strides[0] : 0, t.strides[last]};
+  return last == 1 ? agree({{t, name, 0, sizes.batch, "query's batch"}}) : Status{};
+}
+
+Status check_alibi(const tessera_attention& p, Problem* out) {
+  if (Status s = check_head_floats("alibi_slopes", p.alibi_slopes, *out, &out->scoring.alibi_slopes); !s.ok())
+    return s;
+  if (is_absent(p.alibi_slopes) || p.mask.align != TESSERA_ALIGN_NONE) return {};
+  if (out->queries == out->keys && out->kv.lengths == nullptr) return {};
+  return invalid(
+      "alibi_slopes need mask.align (top-left or bottom-right) to place the queries on the key axis, because "
+      "queries and keys may differ in number here");
 }
 
 }  // namespace
 
 Status validate(const tessera_attention& p, Problem* problem) {
-  Ranges ranges;
-  if (Status s = check_main_tensors(p, &ranges); !s.ok()) return s;
+  Problem& out = *problem;
+  out = {};
+  if (Status s = check_tensors(p, &out); !s.ok()) return s;
   if (Status s = check_shapes(p); !s.ok()) return s;
-  if (Status s = check_written_once("output", p.output); !s.ok()) return s;
 
-  Problem out;
   out.batch = p.query.shape[0];
   out.heads = p.query.shape[1];
   out.queries = p.query.shape[2];
@@ -241,22 +217,70 @@ Status validate(const tessera_attention& p, Problem* problem) {
   out.value_dim = p.value.shape[3];
   out.dtype = p.query.dtype;
   out.query = view(p.query);
-  out.key = view(p.key);
-  out.value = view(p.value);
-  out.output = view(p.output);
+  out.kv.key = view(p.key);
+  out.kv.value = view(p.value);
+  out.output.rows = view(p.output);
 
   if (Status s = check_scalars(p, &out); !s.ok()) return s;
-  if (Status s = check_band(p.mask, &out); !s.ok()) return s;
-  if (Status s = check_mask_tensor(p.mask.tensor, &ranges, &out); !s.ok()) return s;
-  if (Status s = check_lse(p.lse, &ranges, &out); !s.ok()) return s;
-  if (Status s = check_per_head(p, &ranges, &out); !s.ok()) return s;
-  if (Status s = check_overlap(ranges); !s.ok()) return s;
-  *problem = out;
+  if (Status s = check_band(p.mask, &out.visibility); !s.ok()) return s;
+  if (Status s = check_mask_tensor(p.mask.tensor, &out); !s.ok()) return s;
+  if (Status s = check_lse(p.lse, &out); !s.ok()) return s;
+  if (Status s = check_key_lengths(p.key_lengths, &out); !s.ok()) return s;
+  if (Status s = check_alibi(p, &out); !s.ok()) return s;
+  if (Status s = check_head_floats("sinks", p.sinks, out, &out.scoring.sinks); !s.ok()) return s;
+  if (Status s = check_written_once("output", p.output); !s.ok()) return s;
+  if (Status s = check_written_once("lse", p.lse); !s.ok()) return s;
+  return check_overlap(out.span_bytes, addresses_of(p));
+}
+
+Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at) {
+  const auto begin = [&](TensorId id) { return reinterpret_cast<std::uintptr_t>(at[id]); };
+  const auto end = [&](TensorId id) { return begin(id) + span_bytes[id]; };
+  for (const TensorField& result : kTensorFields.values) {
+    if (!result.written || span_bytes[result.id] == 0) continue;
+    for (const TensorField& other : kTensorFields.values) {
+      if (other.id == result.id || span_bytes[other.id] == 0) continue;
+      if (begin(result.id) < end(other.id) && begin(other.id) < end(result.id)) {
+        // Of two results, the optional one is named first.
+        const bool swap = other.written && other.id > result.id;
+        return invalid(fmt::format("{} overlaps {} in memory; results need memory of their own",
+                                   (swap ? other : result).name, (swap ? result : other).name));
+      }
+    }
+  }
   return {};
 }
 
+Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,
+                       const Addresses& at) {
+  constexpr std::uintptr_t kAlignment = 256;
+  const auto begin = reinterpret_cast<std::uintptr_t>(device.workspace);
+  if (begin % kAlignment != 0) {
+    return invalid(fmt::format("device.workspace is {}; a multiple of {} is accepted",
+                               fmt::ptr(device.workspace), kAlignment));
+  }
+  for (const TensorField& field : kTensorFields.values) {
+    const auto tensor = reinterpret_cast<std::uintptr_t>(at[field.id]);
+    if (begin < tensor + span_bytes[field.id] && tensor < begin + device.workspace_bytes)
+      return invalid(fmt::format("device.workspace overlaps {} in memory", field.name));
+  }
+  return {};
+}
+
+void Problem::move_to(const Addresses& at) {
+  query.data = at[TensorId::query];
+  kv.key.data = at[TensorId::key];
+  kv.value.data = at[TensorId::value];
+  kv.lengths = at[TensorId::key_lengths];
+  visibility.mask.data = at[TensorId::mask];
+  scoring.alibi_slopes.data = static_cast<const float*>(at[TensorId::alibi_slopes]);
+  scoring.sinks.data = static_cast<const float*>(at[TensorId::sinks]);
+  output.rows.data = at[TensorId::output];
+  output.lse = static_cast<float*>(at[TensorId::lse]);
+}
+
 Status validate_key_lengths(const Problem& problem) {
-  if (problem.key_lengths == nullptr) return {};
+  if (problem.kv.lengths == nullptr) return {};
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const std::int64_t length = problem.key_length(b);
     if (length < 0 || length > problem.keys) {

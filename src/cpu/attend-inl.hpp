@@ -31,8 +31,9 @@ template <int NV>
 HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, const MaskLook& look,
                               std::size_t mask_at, float* s, Vec (&tile_max)[NV]) {
   if (c.scoring.full) {
-    finish_scores<NV>(c.scoring, c.problem.alibi_slopes != nullptr, panel, range.key0, range.keys,
-                      look.bias == nullptr ? nullptr : look.bias + mask_at * kWidth<NV>, s, tile_max);
+    finish_scores<NV>(c.scoring, c.problem.scoring.alibi_slopes.data != nullptr, panel, range.key0,
+                      range.keys, look.bias == nullptr ? nullptr : look.bias + mask_at * kWidth<NV>, s,
+                      tile_max);
   }
   if (!look.open) hide_masked<NV>(look.bits, mask_at, range.keys, s, tile_max);
   const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
@@ -163,7 +164,7 @@ struct Rows {
 // Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
 template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
-  const Rows<T> k(c.problem.key, item), v(c.problem.value, item);
+  const Rows<T> k(c.problem.kv.key, item), v(c.problem.kv.value, item);
   const auto streams = [](const Rows<T>& rows, std::int64_t key0, std::int64_t stretch, std::int64_t count,
                           int places) HWY_ATTR {
     Streams<T> made{};
@@ -194,7 +195,7 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
 template <class T>
 HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) {
   constexpr std::int64_t kTile = kColumn;
-  const Rows<T> k(c.problem.key, item), v(c.problem.value, item);
+  const Rows<T> k(c.problem.kv.key, item), v(c.problem.kv.value, item);
   const Panel& panel = c.work.panels[0];
   const std::size_t dim = static_cast<std::size_t>(c.problem.dim);
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
@@ -273,14 +274,14 @@ struct FloatTiles {
   // Floats whose rows lie close together can be read where they are. Not V: it is read column by column, and
   // few rows with the caller's stride, often a power of two, fit into a cache that way.
   static FeedRows key_rows(const ItemContext& c, const Item& item) {
-    FeedRows rows = feed_rows(Rows<T>(c.problem.key, item), c.problem.dim, c.work.key, c.work.query_stride,
+    FeedRows rows = feed_rows(Rows<T>(c.problem.kv.key, item), c.problem.dim, c.work.key, c.work.query_stride,
                               convert_rows<T>);
     if (std::is_same_v<T, float> && rows.stride < 2 * rows.bytes) rows.convert = nullptr;
     return rows;
   }
   static FeedRows value_rows(const ItemContext& c, const Item& item) {
-    return feed_rows(Rows<T>(c.problem.value, item), c.problem.value_dim, c.work.value, c.work.output_stride,
-                     convert_rows<T>);
+    return feed_rows(Rows<T>(c.problem.kv.value, item), c.problem.value_dim, c.work.value,
+                     c.work.output_stride, convert_rows<T>);
   }
 
   const ItemContext& c;

@@ -1,12 +1,10 @@
-// The CPU backend's rows of the kernel table: one per instruction set compiled in, best first.
+// The CPU backend: one kernel per instruction set compiled in, best first.
 #pragma once
 
-#include <vector>
-
-#include "core/kernel.hpp"
+#include "core/backend.hpp"
 
 namespace tessera::cpu {
 
-std::vector<core::Kernel> kernels();
+const core::Backend& backend();
 
 }  // namespace tessera::cpu

@@ -31,12 +31,12 @@ inline Normalisation normalise(const core::Problem& problem, double natural, Row
                                std::int64_t head) {
   const double sum = row.sum;
   const bool empty = row.max == -kInf && !(row.sum != row.sum);
-  if (problem.sinks == nullptr) {
+  if (problem.scoring.sinks.data == nullptr) {
     if (empty) return {0.0f, -kInf};
-    const double lse = problem.lse == nullptr ? 0.0 : natural * row.max + std::log(sum);
+    const double lse = problem.output.lse == nullptr ? 0.0 : natural * row.max + std::log(sum);
     return {static_cast<float>(1.0 / sum), static_cast<float>(lse)};
   }
-  const double sink = problem.sinks[head * problem.sinks_stride];
+  const double sink = problem.scoring.sinks.of(0, head);
   if (empty) return {0.0f, static_cast<float>(sink)};
   const double max = natural * row.max;
   const double reference = sink > max ? sink : max;
@@ -51,10 +51,10 @@ inline void finish_row(const core::Problem& problem, const Scoring& scoring, con
   const auto [head, query] = item.place(row);
   const Normalisation n = normalise(problem, scoring.natural, state, head);
   write_row(unnormalised, static_cast<std::size_t>(problem.value_dim), n.multiplier,
-            static_cast<T*>(problem.output.data) + problem.output.offset(item.batch, head, query));
-  if (problem.lse != nullptr) {
-    problem.lse[item.batch * problem.lse_strides[0] + head * problem.lse_strides[1] +
-                query * problem.lse_strides[2]] = n.lse;
+            static_cast<T*>(problem.output.rows.data) + problem.output.rows.offset(item.batch, head, query));
+  if (problem.output.lse != nullptr) {
+    problem.output.lse[item.batch * problem.output.lse_strides[0] + head * problem.output.lse_strides[1] +
+                       query * problem.output.lse_strides[2]] = n.lse;
   }
 }
 

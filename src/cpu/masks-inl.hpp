@@ -78,7 +78,7 @@ template <int NV>
 HWY_NOINLINE MaskLook look_boolean(const core::Problem& problem, const Panel& panel, Range range,
                                    std::uint32_t* bits) {
   constexpr std::size_t kMaxWords = (kMaxKeyTile + kMaskWord - 1) / kMaskWord;
-  const auto* const data = static_cast<const std::uint8_t*>(problem.mask.data);
+  const auto* const data = static_cast<const std::uint8_t*>(problem.visibility.mask.data);
   const std::size_t words = (range.keys + kMaskWord - 1) / kMaskWord;
   std::uint32_t all[kMaxWords];
   MaskLook found{range.keys, 0, true, bits, nullptr};
@@ -92,7 +92,8 @@ HWY_NOINLINE MaskLook look_boolean(const core::Problem& problem, const Panel& pa
       // Heads of a group and broadcast queries share a mask row.
       const bool same = r > 0 && panel.mask_offset[r] == panel.mask_offset[r - 1];
       to[r] = same ? to[r - 1]
-                   : row_word(data + panel.mask_offset[r], problem.mask.strides[3], problem.keys, key, count);
+                   : row_word(data + panel.mask_offset[r], problem.visibility.mask.strides[3], problem.keys,
+                              key, count);
       any |= to[r];
       all[w] &= to[r];
     }
@@ -222,7 +223,7 @@ HWY_NOINLINE MaskLook look_additive(const core::MaskTensor& mask, const Panel& p
 template <int NV>
 HWY_INLINE MaskLook look_at_mask(const core::Problem& problem, const Panel& panel, Range range,
                                  float* scratch) {
-  const core::MaskTensor& mask = problem.mask;
+  const core::MaskTensor& mask = problem.visibility.mask;
   if (mask.kind == core::MaskKind::none) return {0, range.keys, true, nullptr, nullptr};
   if (mask.kind == core::MaskKind::boolean) {
     return look_boolean<NV>(problem, panel, range, reinterpret_cast<std::uint32_t*>(scratch));

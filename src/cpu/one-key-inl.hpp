@@ -18,7 +18,7 @@ namespace tessera::cpu::HWY_NAMESPACE {
 
 // What works on single scores stays with the kernels that do that.
 HWY_INLINE bool has_one_key(const core::Problem& problem, const Scoring& scoring) {
-  return problem.keys == 1 && !scoring.full && problem.mask.kind == core::MaskKind::none;
+  return problem.keys == 1 && !scoring.full && problem.visibility.mask.kind == core::MaskKind::none;
 }
 
 template <class T>
@@ -46,8 +46,8 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
     return static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0);
   };
   if (keys > 0) {  // what is past the length is not read
-    convert_row(row_of(problem.key), dim, work.key, hn::Zero(F()));
-    convert_row(row_of(problem.value), value_dim, work.value, hn::Zero(F()));
+    convert_row(row_of(problem.kv.key), dim, work.key, hn::Zero(F()));
+    convert_row(row_of(problem.kv.value), value_dim, work.value, hn::Zero(F()));
   }
   std::fill(work.outputs, work.outputs + value_dim, 0.0f);  // of a row that sees nothing
   for (std::int64_t row = item.row_begin; row < item.row_end; ++row) {

@@ -322,8 +322,8 @@ struct PairTiles {
 
   PairTiles(const ItemContext& context, const Item& item, int panels)
       : c(context),
-        k(c.problem.key, item),
-        v(c.problem.value, item),
+        k(c.problem.kv.key, item),
+        v(c.problem.kv.value, item),
         feed(feed_rows(k, c.problem.dim, c.work.key,
                        static_cast<std::size_t>(padded((c.problem.dim + 1) / 2)), copy_pairs),
              feed_rows(v, c.problem.value_dim, c.work.value, c.work.output_stride / 2, interleave_pairs)) {

@@ -50,12 +50,13 @@ struct Scoring {
 inline Scoring scoring_of(const core::Problem& p) {
   constexpr double kLog2E = 1.4426950408889634;
   Scoring s;
-  s.flip_query = p.scale < 0;
-  s.scale = std::fabs(p.scale);
+  s.flip_query = p.scoring.scale < 0;
+  s.scale = std::fabs(p.scoring.scale);
   // A scale whose factor is zero or infinite must not meet the infinity of a hidden key in one product.
-  s.full = p.softcap > 0 || p.alibi_slopes != nullptr || p.mask.kind == core::MaskKind::additive ||
+  s.full = p.scoring.softcap > 0 || p.scoring.alibi_slopes.data != nullptr ||
+           p.visibility.mask.kind == core::MaskKind::additive ||
            !std::isnormal(static_cast<float>(s.scale * kLog2E));
-  s.softcap = p.softcap;
+  s.softcap = p.scoring.softcap;
   s.natural = s.full ? 1.0 : static_cast<double>(s.scale);
   s.factor = static_cast<float>(s.natural * kLog2E);
   return s;

@@ -42,7 +42,7 @@ struct Workspace {
     score_floats = std::max(tile * static_cast<std::int64_t>(kMaxWidth),
                             kStreams * kFewKeys * static_cast<std::int64_t>(kFewWidth));
     scores = carver.take<float>(score_floats);
-    const bool masked = problem.mask.kind != core::MaskKind::none;
+    const bool masked = problem.visibility.mask.kind != core::MaskKind::none;
     bias = carver.take<float>(masked ? score_floats : 0);
     states = carver.take<float>(2 * (width + max_panels * static_cast<std::int64_t>(kMaxWidth)));
     rows_in_transit = carver.take<float>(static_cast<std::int64_t>(kMaxWidth) *
@@ -86,7 +86,7 @@ HWY_INLINE PanelKind choose_kind(const core::Problem& problem, const Scoring& sc
   constexpr std::int64_t kLanesHere = kLanes, kNarrowRows = kWidth<kNarrow>;
   const std::int64_t shortest = std::min(problem.dim, problem.value_dim);
   const std::int64_t longest = std::max(problem.dim, problem.value_dim);
-  const bool plain = !scoring.full && problem.mask.kind == core::MaskKind::none;
+  const bool plain = !scoring.full && problem.visibility.mask.kind == core::MaskKind::none;
   if (plain && all_rows <= kFew && longest <= kTinyDim && kLanesHere > 1) return PanelKind::tiny;
   const bool few_fits = shortest >= kLanesHere;
   const bool few = all_rows <= few_rows_item(problem) || rows_left <= kFew || problem.keys <= kFewKeysAll;
@@ -105,10 +105,10 @@ struct KeySpan {
 HWY_INLINE KeySpan visible_keys(const core::Problem& problem, const Item& item, std::int64_t keys,
                                 std::int64_t query) {
   KeySpan seen{item.key_begin, std::min(keys, item.key_end)};
-  if (problem.has_band) {
+  if (problem.visibility.has_band) {
     const std::int64_t position = query + problem.position_offset(keys);
-    seen.begin = std::max(seen.begin, position - problem.left);
-    seen.end = std::min(seen.end, position + problem.right + 1);
+    seen.begin = std::max(seen.begin, position - problem.visibility.left);
+    seen.end = std::min(seen.end, position + problem.visibility.right + 1);
   }
   return seen.begin < seen.end ? seen : KeySpan{0, 0};
 }
@@ -123,11 +123,10 @@ inline void place_row(const core::Problem& problem, const Item& item, std::int64
   panel->end[r] = end;
   panel->position[r] = query + problem.position_offset(keys);
   panel->slope[r] = 0;
-  if (problem.alibi_slopes != nullptr) {
-    panel->slope[r] =
-        problem.alibi_slopes[item.batch * problem.alibi_batch_stride + head * problem.alibi_head_stride];
+  if (problem.scoring.alibi_slopes.data != nullptr) {
+    panel->slope[r] = problem.scoring.alibi_slopes.of(item.batch, head);
   }
-  const auto& strides = problem.mask.strides;
+  const auto& strides = problem.visibility.mask.strides;
   panel->mask_offset[r] = item.batch * strides[0] + head * strides[1] + query * strides[2];
   if (begin < end) {
     const bool first = panel->key_begin >= panel->key_end;

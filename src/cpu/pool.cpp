@@ -55,8 +55,11 @@ struct Job {
   int wanted = 0;               // helpers that may still join; under the pool's mutex
   Job* after = nullptr;         // the pool's list; under the pool's mutex
 
-  void work() noexcept {
-    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) task->run(item);
+  void work(bool caller) noexcept {
+    std::byte* const scratch = task->enter(caller);
+    if (scratch == nullptr) return;
+    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;)
+      task->run(item, scratch);
   }
 };
 
@@ -74,7 +77,7 @@ class Pool {
       published_.fetch_add(1, std::memory_order_release);
     }
     for (int i = 0; i < helpers; ++i) wake_.notify_one();
-    job.work();
+    job.work(true);
     finish(job);
   }
 
@@ -150,7 +153,7 @@ class Pool {
     --job.wanted;
     job.helpers.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
-    if (job.task->enter()) job.work();
+    job.work(false);
     lock.lock();
     if (job.helpers.fetch_sub(1, std::memory_order_release) == 1) left_.notify_all();
   }
@@ -207,13 +210,13 @@ struct Janitor {
 extern "C" void foreign_task(void* argument, std::int64_t) noexcept {
   Job& job = *static_cast<Job*>(argument);
   job.helpers.fetch_add(1, std::memory_order_relaxed);
-  if (job.task->enter()) job.work();
+  job.work(false);
   job.helpers.fetch_sub(1, std::memory_order_release);
 }
 
 void run_on(const ForeignPool& foreign, Job& job, std::int64_t tasks) noexcept {
   foreign.run(foreign.context, tasks, foreign_task, &job);
-  job.work();  // whatever the pool left undone
+  job.work(true);  // whatever the pool left undone
   while (job.helpers.load(std::memory_order_acquire) != 0) std::this_thread::yield();
 }
 
@@ -227,7 +230,7 @@ void run_parallel(Task& task, std::int64_t items, int threads, ForeignPool forei
   if (helpers > 0 && foreign.run != nullptr) return run_on(foreign, job, helpers + 1);
   Pool* const shared = helpers > 0 ? pool() : nullptr;
   if (shared == nullptr) {
-    job.work();
+    job.work(true);
   } else {
     shared->run(job, helpers);
   }

@@ -6,16 +6,17 @@
 
 #include <tessera/tessera.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tessera::cpu {
 
 class Task {
  public:
-  // Called once by every helping thread before its first item; false makes the thread stay out (it
-  // could not get its scratch memory, say). The calling thread is expected to be ready already.
-  virtual bool enter() noexcept = 0;
-  virtual void run(std::int64_t item) noexcept = 0;
+  // Scratch memory for the thread that asks: once before its first item. Null makes it stay out; the calling
+  // thread, which must not, is never refused.
+  virtual std::byte* enter(bool caller) noexcept = 0;
+  virtual void run(std::int64_t item, std::byte* scratch) noexcept = 0;
 
  protected:
   ~Task() = default;

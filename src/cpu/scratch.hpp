@@ -12,6 +12,11 @@ namespace tessera::cpu {
 
 inline constexpr std::size_t kScratchAlign = 128;  // a vector of any target, and its own cache lines
 
+// A whole number of lines, so that pieces side by side share none.
+constexpr std::size_t round_up_scratch(std::size_t bytes) {
+  return (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+}
+
 class Carver {
  public:
   explicit Carver(std::byte* base) : base_(base) {}
@@ -19,8 +24,7 @@ class Carver {
   template <class T>
   T* take(std::int64_t count) {
     T* const at = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ +=
-        (static_cast<std::size_t>(count) * sizeof(T) + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
+    used_ += round_up_scratch(static_cast<std::size_t>(count) * sizeof(T));
     return at;
   }
   std::size_t used() const { return used_; }
@@ -37,8 +41,7 @@ using Block = std::unique_ptr<std::byte[], FreeDeleter>;
 
 // Null if there is no memory.
 inline Block allocate_block(std::size_t bytes) {
-  const std::size_t whole = (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
-  return Block(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, whole)));
+  return Block(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, round_up_scratch(bytes))));
 }
 
 // This thread's block, at least `bytes` long; null if there is no memory. A block is given up only for a

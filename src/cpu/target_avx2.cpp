@@ -47,7 +47,8 @@ Target avx2_target() {
           .blocking = {N_AVX2::kLanes, N_AVX2::kMaxWidth},
           .missing = missing,
           .scratch_bytes = N_AVX2::scratch_bytes,
-          .attend_item = N_AVX2::attend_item};
+          .attend_item = N_AVX2::attend_item,
+          .speed = 8};
 }
 
 }  // namespace tessera::cpu

@@ -33,7 +33,8 @@ Target avx512_target() {
           .blocking = {N_AVX3::kLanes, N_AVX3::kMaxWidth},
           .missing = missing,
           .scratch_bytes = N_AVX3::scratch_bytes,
-          .attend_item = N_AVX3::attend_item};
+          .attend_item = N_AVX3::attend_item,
+          .speed = 12};
 }
 
 }  // namespace tessera::cpu

@@ -63,20 +63,15 @@ std::string find_missing() {
 
 // Two products at a time are a gain where the instruction is issued as often as a multiply-add of floats, as
 // by AMD's CPUs. On Intel's it is slower than multiply-adds of floats: see docs/cpu.md.
-std::string find_better() {
+bool is_intel() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool intel = __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
-                     edx == signature_INTEL_edx && ecx == signature_INTEL_ecx;
-  return intel ? "Intel's CPUs do two bf16 products slower than two multiply-adds of floats" : "";
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
+         edx == signature_INTEL_edx && ecx == signature_INTEL_ecx;
 }
 
-// Both asked once: in a virtual machine every cpuid instruction is a trip to the host.
+// Asked once: in a virtual machine every cpuid instruction is a trip to the host.
 std::string missing() {
   static const std::string why = find_missing();
-  return why;
-}
-std::string rather_not() {
-  static const std::string why = find_better();
   return why;
 }
 
@@ -94,7 +89,8 @@ Target avx512_bf16_target() {
   target.summary = "tiled online softmax, AVX-512 with bf16 dot products";
   target.missing = missing;
   target.attend_item = attend_item;
-  target.rather_not = rather_not;
+  target.speed = is_intel() ? 10 : 16;
+  if (is_intel()) target.slow = "Intel's CPUs do two bf16 products slower than two multiply-adds of floats";
   return target;
 }
 

@@ -11,7 +11,8 @@ Target neon_target() {
           .blocking = {HWY_NAMESPACE::kLanes, HWY_NAMESPACE::kMaxWidth},
           .missing = [] { return std::string(); },
           .scratch_bytes = HWY_NAMESPACE::scratch_bytes,
-          .attend_item = HWY_NAMESPACE::attend_item};
+          .attend_item = HWY_NAMESPACE::attend_item,
+          .speed = 4};
 }
 
 }  // namespace tessera::cpu

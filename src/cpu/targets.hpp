@@ -21,12 +21,12 @@ struct Target {
   std::string (*missing)();  // empty if this machine has the instructions, else which it lacks
   std::size_t (*scratch_bytes)(const core::Problem& problem, const Schedule& schedule);
   void (*attend_item)(const Call& call, std::int64_t index, std::byte* scratch);
-  std::string (*rather_not)() = nullptr;  // see core::Kernel
+  double speed = 1;            // against code for one float at a time
+  std::string_view slow = {};  // a sentence, where this CPU has the instructions but does better without them
 };
 
-// One target's part of a row of the kernel table (backend.cpp).
-core::Launch geometry(const Target& target, const core::Problem& problem, const tessera_device& device);
-core::Status launch(const Target& target, const core::Problem& problem, const tessera_device& device);
+// A target's row of the kernel table (backend.cpp). `target` must outlive it.
+core::Kernel kernel_of(const Target& target);
 
 // Which of these are there, targets.cpp knows.
 Target avx512_bf16_target();
@@ -46,7 +46,6 @@ inline bool takes_pairs(const core::Problem& problem) {
          problem.value_dim >= kFewDims;
 }
 
-inline constexpr int kMaxTargets = 4;
 std::span<const Target> targets();  // best first
 
 }  // namespace tessera::cpu

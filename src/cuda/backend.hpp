@@ -1,12 +1,13 @@
-// The CUDA rows of the kernel table: the production kernels first, then the ladder's rungs, which are
-// chosen by name only where a better row can compute the problem too.
+// The CUDA backend: GPUs, and their rows of the kernel table: production first, then the ladder's rungs.
 #pragma once
 
 #include <vector>
 
-#include "core/kernel.hpp"
+#include "core/backend.hpp"
 
 namespace tessera::cuda {
+
+const core::Backend& backend();
 
 std::vector<core::Kernel> kernels();  // empty in a build without CUDA
 

@@ -11,10 +11,12 @@ namespace tessera::cuda {
 namespace {
 
 Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stride, t.row_stride}; }
+Tensor tensor(const core::Tensor4& t) { return {t.data, strides_of(t)}; }
 
 // A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
 int reach(const core::Problem& problem, std::int64_t keys_away) {
-  return problem.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway)) : kFarAway;
+  return problem.visibility.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway))
+                                     : kFarAway;
 }
 
 MaskTensorKind mask_kind(const core::MaskTensor& mask) {
@@ -54,66 +56,106 @@ core::Status within_limits(const core::Problem& p) {
   return {};
 }
 
+core::Status tensor_cores_take(const core::Problem& p, int most_dim) {
+  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
+    return core::unsupported(
+        fmt::format("dtype is {}; f16 and bf16 are accepted", core::dtype_name(p.dtype)));
+  }
+  if (p.dim > most_dim || p.value_dim > most_dim) {
+    return core::unsupported(
+        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most_dim));
+  }
+  return within_limits(p);
+}
+
+Element element_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F32 ? Element::f32 : dtype == TESSERA_BF16 ? Element::bf16 : Element::f16;
+}
+
 Params translate(const core::Problem& problem, int pack) {
+  const auto narrow = [](std::int64_t n) { return static_cast<int>(n); };
   Params p{};
-  p.query = problem.query.data;
-  p.key = problem.key.data;
-  p.value = problem.value.data;
-  p.output = problem.output.data;
-  p.lse = problem.lse;
-  p.query_strides = strides_of(problem.query);
-  p.key_strides = strides_of(problem.key);
-  p.value_strides = strides_of(problem.value);
-  p.output_strides = strides_of(problem.output);
-  p.lse_strides = {problem.lse_strides[0], problem.lse_strides[1], problem.lse_strides[2]};
-  p.batch = static_cast<int>(problem.batch);
-  p.heads = static_cast<int>(problem.heads);
-  p.kv_heads = static_cast<int>(problem.kv_heads);
-  p.queries = static_cast<int>(problem.queries);
-  p.keys = static_cast<int>(problem.keys);
-  p.dim = static_cast<int>(problem.dim);
-  p.value_dim = static_cast<int>(problem.value_dim);
-  p.group = static_cast<int>(problem.group());
+  p.query = tensor(problem.query);
+  p.sizes = {.batch = narrow(problem.batch),
+             .heads = narrow(problem.heads),
+             .kv_heads = narrow(problem.kv_heads),
+             .queries = narrow(problem.queries),
+             .keys = narrow(problem.keys),
+             .dim = narrow(problem.dim),
+             .value_dim = narrow(problem.value_dim),
+             .group = narrow(problem.group())};
   p.pack = tile::make_divider(pack);
-  p.scale = problem.scale;
-  p.scale_log2 = problem.scale * tile::kLog2E;
-  p.softcap = problem.softcap;
-  p.left = reach(problem, problem.left);
-  p.right = reach(problem, problem.right);
-  p.align_bottom_right = problem.align_bottom_right ? 1 : 0;
-  p.mask_kind = mask_kind(problem.mask);
-  p.mask = problem.mask.data;
-  std::copy(problem.mask.strides.begin(), problem.mask.strides.end(), p.mask_strides);
-  if (problem.key_lengths_dtype == TESSERA_I32)
-    p.key_lengths_i32 = static_cast<const int*>(problem.key_lengths);
+  p.scoring = {.scale = problem.scoring.scale,
+               .scale_log2 = problem.scoring.scale * tile::kLog2E,
+               .softcap = problem.scoring.softcap};
+  p.visibility.left = reach(problem, problem.visibility.left);
+  p.visibility.right = reach(problem, problem.visibility.right);
+  p.visibility.align_bottom_right = problem.visibility.align_bottom_right ? 1 : 0;
+  p.visibility.mask_kind = mask_kind(problem.visibility.mask);
+  p.visibility.mask = problem.visibility.mask.data;
+  std::copy(problem.visibility.mask.strides.begin(), problem.visibility.mask.strides.end(),
+            p.visibility.mask_strides);
+  if (problem.kv.lengths_dtype == TESSERA_I32)
+    p.kv.lengths_i32 = static_cast<const int*>(problem.kv.lengths);
   else
-    p.key_lengths_i64 = static_cast<const long long*>(problem.key_lengths);
-  p.key_lengths_stride = problem.key_lengths_stride;
-  p.alibi_slopes = problem.alibi_slopes;
-  p.alibi_batch_stride = problem.alibi_batch_stride;
-  p.alibi_head_stride = problem.alibi_head_stride;
-  p.sinks = problem.sinks;
-  p.sinks_stride = problem.sinks_stride;
+    p.kv.lengths_i64 = static_cast<const long long*>(problem.kv.lengths);
+  p.kv.lengths_stride = problem.kv.lengths_stride;
+  p.kv.key = tensor(problem.kv.key);
+  p.kv.value = tensor(problem.kv.value);
+  p.per_head = {.alibi_slopes = problem.scoring.alibi_slopes.data,
+                .alibi_batch_stride = problem.scoring.alibi_slopes.batch_stride,
+                .alibi_head_stride = problem.scoring.alibi_slopes.head_stride,
+                .sinks = problem.scoring.sinks.data,
+                .sinks_stride = problem.scoring.sinks.head_stride};
   p.longest_first = later_rows_see_more(problem) ? 1 : 0;
+  p.output = {.data = problem.output.rows.data,
+              .strides = strides_of(problem.output.rows),
+              .lse_strides = {problem.output.lse_strides[0], problem.output.lse_strides[1],
+                              problem.output.lse_strides[2]},
+              .lse = problem.output.lse};
   return p;
+}
+
+void place(Params* p, const core::Addresses& at) {
+  using core::TensorId;
+  p->query.data = at[TensorId::query];
+  p->kv.key.data = at[TensorId::key];
+  p->kv.value.data = at[TensorId::value];
+  void* const lengths = at[TensorId::key_lengths];
+  if (p->kv.lengths_i32 != nullptr) p->kv.lengths_i32 = static_cast<const int*>(lengths);
+  if (p->kv.lengths_i64 != nullptr) p->kv.lengths_i64 = static_cast<const long long*>(lengths);
+  p->visibility.mask = at[TensorId::mask];
+  p->per_head.alibi_slopes = static_cast<const float*>(at[TensorId::alibi_slopes]);
+  p->per_head.sinks = static_cast<const float*>(at[TensorId::sinks]);
+  p->output.data = at[TensorId::output];
+  p->output.lse = static_cast<float*>(at[TensorId::lse]);
+}
+
+void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
+  step->set_params(translate(problem, pack));
+  step->place = [](void* params, const core::Addresses& at) {
+    place(static_cast<Params*>(params), at);
+    return core::Status{};
+  };
 }
 
 bool rows_of_16_bytes(const core::Problem& p) {
   return rows_of_16_bytes(p, p.query, p.heads, p.queries, p.dim) &&
-         rows_of_16_bytes(p, p.key, p.kv_heads, p.keys, p.dim) &&
-         rows_of_16_bytes(p, p.value, p.kv_heads, p.keys, p.value_dim) &&
-         rows_of_16_bytes(p, p.output, p.heads, p.queries, p.value_dim);
+         rows_of_16_bytes(p, p.kv.key, p.kv_heads, p.keys, p.dim) &&
+         rows_of_16_bytes(p, p.kv.value, p.kv_heads, p.keys, p.value_dim) &&
+         rows_of_16_bytes(p, p.output.rows, p.heads, p.queries, p.value_dim);
 }
 
 bool plain_scores(const core::Problem& p) {
-  return p.softcap == 0 && p.alibi_slopes == nullptr && p.mask.kind == core::MaskKind::none;
+  return p.scoring.softcap == 0 && p.scoring.alibi_slopes.data == nullptr &&
+         p.visibility.mask.kind == core::MaskKind::none;
 }
 
 bool later_rows_see_more(const core::Problem& p) {
-  return p.has_band && p.right < kFarAway && p.left >= p.keys;
+  return p.visibility.has_band && p.visibility.right < kFarAway && p.visibility.left >= p.keys;
 }
 
-std::string padding_words(const core::Problem& p, int dim, int value_dim) {
+std::string padding_words(const core::Sizes& p, int dim, int value_dim) {
   if (dim == p.dim && value_dim == p.value_dim) return "";
   return fmt::format(", head dims padded to {} and {}", dim, value_dim);
 }

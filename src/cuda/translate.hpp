@@ -4,15 +4,27 @@
 #include <string>
 
 #include "core/problem.hpp"
+#include "cuda/dispatch.hpp"
 #include "cuda/params.hpp"
+#include "cuda/runtime/step.hpp"
 
 namespace tessera::cuda {
 
 // OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
 core::Status within_limits(const core::Problem& problem);
 
+// The same, and f16 or bf16 with head dims up to this.
+core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
+
+// Of a dtype that the CUDA kernels take.
+Element element_of(tessera_dtype dtype);
+
 // `pack`: query heads that share a block's rows, 1 or problem.group().
 Params translate(const core::Problem& problem, int pack);
+// The same parameters for tensors elsewhere.
+void place(Params* params, const core::Addresses& at);
+// A launch of a kernel that takes Params.
+void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
 // Every row of query, key, value and output starts at a multiple of 16 bytes and is one long.
 bool rows_of_16_bytes(const core::Problem& problem);
@@ -25,6 +37,6 @@ bool later_rows_see_more(const core::Problem& problem);
 
 // For the plan's reason: ", head dims padded to ..." where a kernel's are not the problem's own, else
 // nothing.
-std::string padding_words(const core::Problem& problem, int dim, int value_dim);
+std::string padding_words(const core::Sizes& sizes, int dim, int value_dim);
 
 }  // namespace tessera::cuda

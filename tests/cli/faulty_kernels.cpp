@@ -1,68 +1,72 @@
-// Takes the place of core/kernel_table.cpp in tessera_faulty: the real kernels, and two that change a single
+// Takes the place of src/backends.cpp in tessera_faulty: the real kernels, and two that change a single
 // output element of an otherwise right result, as a lost tail or a race would. One of them is off by little,
 // and its tolerance allows that.
 #include <tessera/tessera.h>
 
-#include "core/kernel.hpp"
+#include <memory>
+
+#include "core/plan.hpp"
 #include "cpu/backend.hpp"
+#include "cuda/backend.hpp"
 #include "oracle/oracle.hpp"
+#include "tests/support/other_rows.hpp"
 
 namespace tessera::core {
 namespace {
 
-const Kernel& honest() {
-  static const std::vector<Kernel> rows = cpu::kernels();
-  for (const Kernel& kernel : rows)
-    if (kernel.missing(tessera_device TESSERA_DEVICE_INIT).empty()) return kernel;
-  return rows.back();
-}
+// What an honest kernel made of the problem, and then one element that is wrong.
+class Faulty final : public Prepared {
+ public:
+  Faulty(std::shared_ptr<const Prepared> honest, const Problem& problem, double error)
+      : Prepared(*honest), honest_(std::move(honest)), problem_(problem), error_(error) {}
 
-std::string missing(const tessera_device&) { return ""; }
-Status supports(const Problem& problem) { return honest().supports(problem); }
-Launch geometry(const Problem& problem, const tessera_device& device) {
-  return honest().geometry(problem, device);
-}
-Status launch_off_by(double error, const Problem& problem, const tessera_device& device, const Launch& how) {
-  Status status = honest().launch(problem, device, how);
-  if (status.ok()) {
+  std::string words() const override { return honest_->words(); }
+  Status submit(const Addresses& at, const tessera_device& device) const override {
+    Status status = honest_->submit(at, device);
+    if (!status.ok()) return status;
     const std::int64_t last =
-        problem.output.offset(problem.batch - 1, problem.heads - 1, problem.queries - 1) + problem.value_dim -
-        1;
-    const double right = oracle::load(problem.output.data, problem.dtype, last);
-    oracle::store(problem.output.data, problem.dtype, last, right + error);
+        problem_.output.rows.offset(problem_.batch - 1, problem_.heads - 1, problem_.queries - 1) +
+        problem_.value_dim - 1;
+    void* const output = at[TensorId::output];
+    const double right = oracle::load(output, problem_.dtype, last);
+    oracle::store(output, problem_.dtype, last, right + error_);
+    return status;
   }
-  return status;
-}
 
-Kernel row(std::string_view name, std::string_view summary) {
-  Kernel kernel;
+ private:
+  std::shared_ptr<const Prepared> honest_;
+  Problem problem_;
+  double error_;
+};
+
+Kernel faulty(const Kernel& honest, std::string_view name, std::string_view summary, double error) {
+  Kernel kernel = honest;
   kernel.name = name;
-  kernel.device = TESSERA_CPU;
   kernel.summary = summary;
-  kernel.missing = missing;
-  kernel.supports = supports;
-  kernel.geometry = geometry;
-  kernel.launch = [](const Problem& p, const tessera_device& d, const Launch& how) {
-    return launch_off_by(0.5, p, d, how);
+  kernel.estimate = nullptr;  // by name alone
+  kernel.prepare = [=](const Problem& p, const Device& d, std::shared_ptr<const Prepared>* out) {
+    Status status = honest.prepare(p, d, out);
+    if (status.ok()) *out = std::make_shared<Faulty>(*out, p, error);
+    return status;
   };
   return kernel;
 }
 
+std::vector<Kernel> rows() {
+  std::vector<Kernel> all = cpu::backend().kernels();
+  const Kernel scalar = all.back();
+  all.push_back(faulty(scalar, "cpu_faulty", "wrong in one element", 0.5));
+  all.push_back(faulty(scalar, "cpu_loose", "off by 0.005 in one element, and allowed 0.01", 0.005));
+  all.back().tolerance = 0.01;
+  return all;
+}
+
 }  // namespace
 
-const std::vector<Kernel>& kernels() {
-  static const std::vector<Kernel> table = [] {
-    std::vector<Kernel> rows = cpu::kernels();
-    rows.push_back(row("cpu_faulty", "wrong in one element"));
-    Kernel loose = row("cpu_loose", "off by 0.005 in one element, and allowed 0.01");
-    loose.tolerance = 0.01;
-    loose.launch = [](const Problem& p, const tessera_device& d, const Launch& how) {
-      return launch_off_by(0.005, p, d, how);
-    };
-    rows.push_back(loose);
-    return rows;
-  }();
-  return table;
+const std::vector<const Backend*>& backends() {
+  static const testing_rows::OtherRows cpu(cpu::backend(), rows());
+  static const std::vector<const Backend*> all = {&cpu, &cuda::backend()};
+  return all;
 }
 
 }  // namespace tessera::core

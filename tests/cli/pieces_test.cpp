@@ -115,11 +115,11 @@ TEST(ShapeOnlyProblem, EveryNamedCaseValidatesAsItDoesWithMemory) {
     ASSERT_TRUE(core::validate(instance.problem(), &real).ok()) << c.name;
     EXPECT_EQ(shape.queries, real.queries);
     EXPECT_EQ(shape.group(), real.group());
-    EXPECT_EQ(shape.has_band, real.has_band);
-    EXPECT_EQ(shape.mask.kind, real.mask.kind) << c.name;
-    EXPECT_EQ(shape.mask.strides[0] == 0, real.mask.strides[0] == 0) << c.name;
-    EXPECT_EQ(shape.key_lengths == nullptr, real.key_lengths == nullptr) << c.name;
-    EXPECT_EQ(shape.scale, real.scale) << c.name;
+    EXPECT_EQ(shape.visibility.has_band, real.visibility.has_band);
+    EXPECT_EQ(shape.visibility.mask.kind, real.visibility.mask.kind) << c.name;
+    EXPECT_EQ(shape.visibility.mask.strides[0] == 0, real.visibility.mask.strides[0] == 0) << c.name;
+    EXPECT_EQ(shape.kv.lengths == nullptr, real.kv.lengths == nullptr) << c.name;
+    EXPECT_EQ(shape.scoring.scale, real.scoring.scale) << c.name;
   }
 }
 

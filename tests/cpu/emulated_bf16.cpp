@@ -1,4 +1,4 @@
-// Takes the place of core/kernel_table.cpp in cpu_bf16_test: the kernel of target_avx512_bf16.cpp, and the
+// Takes the place of src/backends.cpp in cpu_bf16_test: the kernel of target_avx512_bf16.cpp, and the
 // same with AVX2 vectors and the dot product of bf16 pairs done step by step as Intel's manual describes it.
 // Packing, blocking and the choice of what is exact are the very same code, so they can be judged on a
 // machine without the instruction.
@@ -34,9 +34,9 @@ void attend_emulated(const Call& call, std::int64_t index, std::byte* scratch) {
 }  // namespace tessera::cpu::N_AVX2
 HWY_AFTER_NAMESPACE();
 #else
-#include "core/kernel.hpp"
 #include "cpu/backend.hpp"
 #include "cpu/targets.hpp"
+#include "tests/support/other_rows.hpp"
 
 namespace tessera {
 namespace cpu::N_AVX2 {
@@ -62,24 +62,18 @@ const cpu::Target& target() {
 
 }  // namespace
 
-const std::vector<Kernel>& kernels() {
-  static const std::vector<Kernel> table = [] {
-    Kernel row;
+const std::vector<const Backend*>& backends() {
+  static const testing_rows::OtherRows backend(cpu::backend(), [] {
+    Kernel row = cpu::kernel_of(target());
     row.name = "cpu_emulated_bf16";
-    row.device = TESSERA_CPU;
     row.summary = "AVX512-BF16 emulated with AVX2";
-    row.missing = [](const tessera_device&) { return target().missing(); };
-    row.supports = [](const Problem&) { return Status{}; };
-    row.geometry = [](const Problem& p, const tessera_device& d) { return geometry(target(), p, d); };
-    row.launch = [](const Problem& p, const tessera_device& d, const Launch&) {
-      return launch(target(), p, d);
-    };
     std::vector<Kernel> rows = {row};
-    for (const Kernel& kernel : cpu::kernels())
+    for (const Kernel& kernel : cpu::backend().kernels())
       if (kernel.name == "cpu_avx512_bf16") rows.push_back(kernel);
     return rows;
-  }();
-  return table;
+  }());
+  static const std::vector<const Backend*> all = {&backend};
+  return all;
 }
 
 }  // namespace core

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cases/gates.hpp"
-#include "core/kernel.hpp"
+#include "core/plan.hpp"
 #include "oracle/oracle.hpp"
 
 namespace tessera::testing_cpu {
@@ -48,7 +48,7 @@ inline std::vector<tessera_device> kernels_here() {
   std::vector<tessera_device> out;
   for (const core::Kernel& kernel : core::kernels()) {
     tessera_device device = TESSERA_DEVICE_INIT;
-    if (kernel.device != TESSERA_CPU || !kernel.missing(device).empty()) continue;
+    if (kernel.device != TESSERA_CPU || !core::missing(kernel, device).empty()) continue;
     device.kernel = kernel.name.data();  // names are literals
     out.push_back(device);
   }

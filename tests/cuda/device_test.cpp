@@ -110,13 +110,13 @@ TEST(Device, OutOfMemoryIsAStatusAndLeavesTheGpuUsable) {
 TEST(Device, AFailedLaunchIsReportedAndLeavesTheGpuUsable) {
   SKIP_WITHOUT_GPU();
   static const int no_kernel = 0;
-  cuda::runtime::Launch launch;
-  launch.kernel = "no_such_kernel";
-  launch.function = &no_kernel;
-  launch.grid[0] = 7;
-  launch.threads = 32;
-  int params = 0;
-  const core::Status status = cuda::runtime::launch(launch, &params, gpu_device());
+  cuda::runtime::Step step;
+  step.kernel = "no_such_kernel";
+  step.function = &no_kernel;
+  step.grid[0] = 7;
+  step.threads = 32;
+  step.place = [](void*, const core::Addresses&) { return core::Status{}; };
+  const core::Status status = cuda::runtime::current().launch(step, {}, gpu_device());
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message.find("no_such_kernel"), std::string::npos) << status.message;
   EXPECT_NE(status.message.find("7 x 1 x 1, 32 threads"), std::string::npos) << status.message;

@@ -2,16 +2,28 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <optional>
+#include <vector>
+
 #include "cases/case.hpp"
-#include "cli/select.hpp"
+#include "cases/tensors.hpp"
 #include "core/plan.hpp"
 #include "cuda/backend.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "tests/cuda/pretend.hpp"
 
 namespace tessera {
 namespace {
 
 using cuda::runtime::Gpu;
+using testing_cuda::Pretend;
+
+core::Problem problem_of(const cases::Case& c) {
+  core::Problem problem;
+  const core::Status status = cases::validated(c, &problem);
+  EXPECT_TRUE(status.ok()) << c.name << ": " << status.message;
+  return problem;
+}
 
 Gpu gpu_of(int arch) {
   Gpu gpu;
@@ -38,27 +50,31 @@ class Selector : public testing::TestWithParam<int> {
   void SetUp() override {
     if (!cuda::runtime::in_build()) GTEST_SKIP() << "this build has no CUDA kernels";
     if (cuda::kernels().empty()) GTEST_SKIP() << "no CUDA kernel is in the table yet";
-    cuda::runtime::pretend_gpus({gpu_of(GetParam())});
+    pretend_.emplace(std::vector<Gpu>{gpu_of(GetParam())});
   }
+
+ private:
+  std::optional<Pretend> pretend_;
 };
 
 TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
   for (cases::Case c : cases::all()) {
     if (c.dim > 256 || c.value_dim > 256 || c.dtype == TESSERA_F32) continue;
     core::Plan plan;
-    const core::Status status = core::plan(cli::validated(c), cuda_device(), &plan);
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
-    EXPECT_GT(plan.launch.threads, 0) << c.name;
-    EXPECT_LE(plan.launch.threads, 1024) << c.name;
-    EXPECT_GE(plan.launch.work_items, 0) << c.name;
-    EXPECT_FALSE(plan.reason.empty()) << c.name;
+    EXPECT_GT(plan.prepared->threads, 0) << c.name;
+    EXPECT_LE(plan.prepared->threads, 1024) << c.name;
+    EXPECT_GE(plan.prepared->work_items, 0) << c.name;
+    EXPECT_FALSE(core::why(plan, problem_of(c), cuda_device()).empty()) << c.name;
+    EXPECT_FALSE(plan.prepared->words().empty()) << c.name;
     EXPECT_EQ(plan.kernel->device, TESSERA_CUDA);
     EXPECT_EQ(plan.kernel->rung, 0) << c.name << " got " << plan.kernel->name << ", a rung of the ladder";
   }
 }
 
 TEST_P(Selector, AKernelAskedForByNameIsTakenOrRefusedWithAReason) {
-  const core::Problem problem = cli::validated(*cases::find("mission512"));
+  const core::Problem problem = problem_of(*cases::find("mission512"));
   for (const core::Kernel& kernel : core::kernels()) {
     if (kernel.device != TESSERA_CUDA) continue;
     tessera_device device = cuda_device();
@@ -77,19 +93,24 @@ INSTANTIATE_TEST_SUITE_P(Archs, Selector, testing::Values(80, 86, 89, 90, 100, 1
 
 TEST(SelectorWithout, OldGpusAndMissingOnesAreRefusedInWords) {
   if (!cuda::runtime::in_build() || cuda::kernels().empty()) GTEST_SKIP() << "this build has no CUDA kernels";
-  const core::Problem problem = cli::validated(*cases::find("mission512"));
+  const core::Problem problem = problem_of(*cases::find("mission512"));
   core::Plan plan;
-  cuda::runtime::pretend_gpus({gpu_of(75)});
-  core::Status status = core::plan(problem, cuda_device(), &plan);
+  core::Status status;
+  {
+    const Pretend old({gpu_of(75)});
+    status = core::plan(problem, cuda_device(), &plan);
+  }
   EXPECT_EQ(status.code, TESSERA_DEVICE_UNAVAILABLE);
   EXPECT_NE(status.message.find("is sm_75; sm_80 or newer is needed"), std::string::npos) << status.message;
 
-  cuda::runtime::pretend_gpus({});
-  status = core::plan(problem, cuda_device(), &plan);
+  {
+    const Pretend none({});
+    status = core::plan(problem, cuda_device(), &plan);
+  }
   EXPECT_EQ(status.code, TESSERA_DEVICE_UNAVAILABLE);
   EXPECT_NE(status.message.find("finds no GPU"), std::string::npos) << status.message;
 
-  cuda::runtime::pretend_gpus({gpu_of(90), gpu_of(75)});
+  const Pretend two({gpu_of(90), gpu_of(75)});
   tessera_device second = cuda_device();
   second.index = 1;
   EXPECT_EQ(core::plan(problem, second, &plan).code, TESSERA_DEVICE_UNAVAILABLE);
@@ -97,6 +118,39 @@ TEST(SelectorWithout, OldGpusAndMissingOnesAreRefusedInWords) {
   status = core::plan(problem, second, &plan);
   EXPECT_NE(status.message.find("there is no GPU 2: this machine has 2, numbers 0 to 1"), std::string::npos)
       << status.message;
+}
+
+// One plan serves every call that differs in addresses alone: they are put in when it is submitted.
+TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
+  if (!cuda::runtime::in_build()) GTEST_SKIP() << "this build has no CUDA kernels";
+  const Pretend pretend({gpu_of(90)});
+  for (const char* name : {"sm90", "sm80", "scalar", "persistent"}) {
+    tessera_device device = cuda_device();
+    device.kernel = name;
+    std::string error;
+    const auto c = cases::parse("b2 h8 q512 d64 f16", &error);
+    ASSERT_TRUE(c.has_value()) << error;
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(*c), device, &plan);
+    if (status.code == TESSERA_DEVICE_UNAVAILABLE) continue;  // a build without sm_90a
+    ASSERT_TRUE(status.ok()) << status.message;
+    core::Addresses at;
+    std::uintptr_t next = 0x7000000000;
+    for (void*& address : at.values) address = reinterpret_cast<void*>(next += 0x100000);
+    ASSERT_TRUE(plan.prepared->submit(at, device).ok());
+    const auto& step = pretend.launched().back();
+    const auto holds = [&](const void* address) {
+      for (std::size_t n = 0; n + sizeof address <= step.params_bytes; n += sizeof address)
+        if (std::memcmp(step.params.data() + n, &address, sizeof address) == 0) return true;
+      return false;
+    };
+    for (const core::TensorId id :
+         {core::TensorId::query, core::TensorId::key, core::TensorId::value, core::TensorId::output,
+          core::TensorId::lse, core::TensorId::sinks, core::TensorId::alibi_slopes, core::TensorId::mask})
+      EXPECT_TRUE(holds(at[id])) << name << " " << core::kTensorFields[id].name;
+    EXPECT_GT(step.params_bytes, 0u);
+    EXPECT_NE(step.function, nullptr);
+  }
 }
 
 }  // namespace

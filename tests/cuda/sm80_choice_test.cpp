@@ -2,13 +2,20 @@
 #include <gtest/gtest.h>
 
 #include "cases/case.hpp"
-#include "cli/select.hpp"
+#include "cases/tensors.hpp"
 #include "cuda/ladder/production_rungs.hpp"
 #include "cuda/ladder/table.hpp"
 #include "cuda/sm80/choose.hpp"
 
 namespace tessera::cuda::sm80 {
 namespace {
+
+core::Problem problem_of(const cases::Case& c) {
+  core::Problem problem;
+  const core::Status status = cases::validated(c, &problem);
+  EXPECT_TRUE(status.ok()) << c.name << ": " << status.message;
+  return problem;
+}
 
 // CUDA programming guide, technical specifications by compute capability: shared memory a block may ask for.
 struct Limit {
@@ -25,7 +32,7 @@ TEST(Sm80, EveryChoiceFitsItsGpu) {
     for (const tessera_dtype dtype : {TESSERA_F16, TESSERA_BF16}) {
       cases::Case c = named;
       c.dtype = dtype;
-      const core::Problem problem = cli::validated(c);
+      const core::Problem problem = problem_of(c);
       if (!production_row().supports(problem).ok()) continue;
       const HeadDims dims = padded_dims(problem);
       EXPECT_GE(dims.dim, problem.dim) << c.name;
@@ -45,7 +52,7 @@ TEST(Sm80, EveryChoiceFitsItsGpu) {
 TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
   const auto variant = [](const char* words) {
     std::string error;
-    return variant_for(cli::validated(*cases::parse(words, &error)), 90, 132);
+    return variant_for(problem_of(*cases::parse(words, &error)), 90, 132);
   };
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16"), Variant::plain);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30"), Variant::general);
@@ -57,16 +64,16 @@ TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
 // PyTorch exports tensors with stride 1 along dimensions of one element, whatever the others are.
 TEST(Sm80, StridesThatAreNeverUsedDoNotMakeRowsUnaligned) {
   std::string error;
-  core::Problem one = cli::validated(*cases::parse("b1 h16 q2048 d128 f16", &error));
-  for (core::Tensor4* t : {&one.query, &one.key, &one.value, &one.output}) t->batch_stride = 1;
+  core::Problem one = problem_of(*cases::parse("b1 h16 q2048 d128 f16", &error));
+  for (core::Tensor4* t : {&one.query, &one.kv.key, &one.kv.value, &one.output.rows}) t->batch_stride = 1;
   EXPECT_EQ(variant_for(one, 90, 132), Variant::plain);
 
-  core::Problem decode = cli::validated(*cases::parse("b8 h32/8 q1 k4096 d128 bf16", &error));
-  decode.query.row_stride = decode.output.row_stride = 1;
+  core::Problem decode = problem_of(*cases::parse("b8 h32/8 q1 k4096 d128 bf16", &error));
+  decode.query.row_stride = decode.output.rows.row_stride = 1;
   EXPECT_NE(variant_for(decode, 90, 132), Variant::general);
 
-  core::Problem two = cli::validated(*cases::parse("b2 h16 q2048 d128 f16", &error));
-  two.key.batch_stride += 1;
+  core::Problem two = problem_of(*cases::parse("b2 h16 q2048 d128 f16", &error));
+  two.kv.key.batch_stride += 1;
   EXPECT_EQ(variant_for(two, 90, 132), Variant::general);
 }
 
@@ -76,10 +83,10 @@ TEST(Ladder, EveryRungsSharedMemoryHoldsTheLimit) {
   for (const int dim : {64, 128}) {
     for (const auto& rung : {ladder::shared_padded, ladder::shared, ladder::async, ladder::vector,
                              ladder::tensor_qk, ladder::tensor_tiled, ladder::tensor_pv}) {
-      EXPECT_LE(rung(false, dim).shared_bytes, kLimit) << dim;
-      EXPECT_LE(rung(true, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::f16, dim).shared_bytes, kLimit) << dim;
+      EXPECT_LE(rung(Element::bf16, dim).shared_bytes, kLimit) << dim;
     }
-    EXPECT_LE(ladder::tensor_tiled_f16(false, dim).shared_bytes, kLimit) << dim;
+    EXPECT_LE(ladder::tensor_tiled_f16(Element::f16, dim).shared_bytes, kLimit) << dim;
     EXPECT_LE(ladder::registers_config(dim).shared_bytes(), kLimit) << dim;
     EXPECT_LE(ladder::pipelined_config(dim).shared_bytes(), kLimit) << dim;
   }

@@ -1,16 +1,17 @@
 // The wgmma kernel's choices, without a GPU: what it takes and leaves to others on which arch, that every
-// tile fits, and what the copy engine is told of the tensors.
+// tile fits, and what TMA is told of the tensors.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cases/case.hpp"
-#include "cli/select.hpp"
+#include "cases/tensors.hpp"
 #include "core/plan.hpp"
-#include "cuda/runtime/kept.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "cuda/estimate.hpp"
+#include "cuda/sm80/choose.hpp"
 #include "cuda/sm90/choose.hpp"
 #include "cuda/sm90/launch.hpp"
 #include "cuda/sm90/tensors.hpp"
+#include "tests/cuda/pretend.hpp"
 
 namespace tessera::cuda::sm90 {
 namespace {
@@ -21,22 +22,31 @@ core::Problem problem(const std::string& words) {
   std::string error;
   const auto c = cases::parse(words, &error);
   EXPECT_TRUE(c.has_value()) << words << ": " << error;
-  return cli::validated(c.value_or(cases::Case{}));
+  core::Problem made;
+  const core::Status status = cases::validated(c.value_or(cases::Case{}), &made);
+  EXPECT_TRUE(status.ok()) << words << ": " << status.message;
+  return made;
 }
 
-core::Plan planned(const core::Problem& p, int arch, const char* kernel = nullptr) {
+// A plan in words: which kernel, why it, and why it is cut up as it is.
+struct Planned {
+  std::string kernel, reason, words;
+};
+
+Planned planned(const core::Problem& p, int arch, const char* kernel = nullptr) {
   runtime::Gpu gpu;
   gpu.name = "pretended";
   gpu.arch = arch;
   gpu.sms = kSms;
-  runtime::pretend_gpus({gpu});
+  const testing_cuda::Pretend pretend({gpu});
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = TESSERA_CUDA;
   device.kernel = kernel;
   core::Plan plan;
   const core::Status status = core::plan(p, device, &plan);
   EXPECT_TRUE(status.ok()) << status.message;
-  return plan;
+  if (!status.ok()) return {};
+  return {std::string(plan.kernel->name), core::why(plan, p, device), plan.prepared->words()};
 }
 
 #define SKIP_WITHOUT_SM90() \
@@ -48,13 +58,14 @@ TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
          {Variant::plain, Variant::tall, Variant::split, Variant::narrow, Variant::general}) {
       if (variant == Variant::tall && !has_tall(d.dim)) continue;
       if (splits_keys(variant) && !has_split(d.dim)) continue;
+      const Tiling tiling = tiling_for(d.dim, d.value_dim, variant);
+      EXPECT_LE(tiling.shared_bytes, kMostSharedBytes) << d.dim << " " << d.value_dim;
+      EXPECT_EQ(tiling.keys % 16, 0) << d.dim;  // whole products
+      if (splits_keys(variant)) continue;
       const Config c = config_for(d.dim, d.value_dim, variant);
-      EXPECT_LE(splits_keys(variant) ? split_shared_bytes(c) : shared_bytes(c), kMostSharedBytes)
-          << d.dim << " " << d.value_dim;
       // What the block starts with, whole eights a thread, is all there is to deal out.
       const int at_start = 64 * 1024 / c.threads() / 8 * 8 * c.threads();
       EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()), at_start) << d.dim;
-      EXPECT_EQ(c.keys % 16, 0) << d.dim;  // whole products
     }
   }
 }
@@ -67,8 +78,8 @@ TEST(Sm90, TakesPrefillOnItsArchAlone) {
         "b2 h16 q1024 d40 f16", "b4 h16 q2048 d128 f16 softcap=30",
         "b4 h16 q2048 d64 f16 mask=boolean lengths sinks"}) {
     const core::Problem p = problem(words);
-    EXPECT_EQ(planned(p, 90).kernel->name, "sm90") << words;
-    for (const int arch : {80, 86, 89, 100, 120}) EXPECT_EQ(planned(p, arch).kernel->name, "sm80") << words;
+    EXPECT_EQ(planned(p, 90).kernel, "sm90") << words;
+    for (const int arch : {80, 86, 89, 100, 120}) EXPECT_EQ(planned(p, arch).kernel, "sm80") << words;
   }
   EXPECT_NE(planned(problem("b4 h16 q2048 d128 f16"), 89).reason.find("is sm_89; this kernel is for sm_90"),
             std::string::npos);
@@ -76,7 +87,7 @@ TEST(Sm90, TakesPrefillOnItsArchAlone) {
 
 TEST(Sm90, TheLaunchIsToldInWords) {
   SKIP_WITHOUT_SM90();
-  const auto words = [](const char* text, int arch) { return planned(problem(text), arch).launch.reason; };
+  const auto words = [](const char* text, int arch) { return planned(problem(text), arch).words; };
   EXPECT_EQ(
       words("b2 h16 q1024 d80 f16", 90),
       "plain variant: tiles of 128 rows, 128 keys at a time, shared out to 132 blocks, head dims padded to "
@@ -95,16 +106,16 @@ TEST(Sm90, TheLaunchIsToldInWords) {
 TEST(Sm90, LeavesFewRowsToSm80UnlessAskedByName) {
   SKIP_WITHOUT_SM90();
   const core::Problem decode = problem("b8 h32/8 q1 k4096 d128 bf16");
-  const core::Plan plan = planned(decode, 90);
-  EXPECT_EQ(plan.kernel->name, "sm80");
-  EXPECT_NE(plan.reason.find("sm90: queries is 1"), std::string::npos) << plan.reason;
-  EXPECT_EQ(planned(decode, 90, "sm90").kernel->name, "sm90");
+  const Planned plan = planned(decode, 90);
+  EXPECT_EQ(plan.kernel, "sm80");
+  EXPECT_NE(plan.reason.find("sm90: with under 64 queries"), std::string::npos) << plan.reason;
+  EXPECT_EQ(planned(decode, 90, "sm90").kernel, "sm90");
   // 65 queries leave half a tile of 128 empty, and 2,048 heads make 16 rounds of such tiles. sm80 packs eight
   // heads into 520 rows, 5 blocks of 128: 10 rounds, at 0.75 of the rate.
-  const core::Plan packed = planned(problem("b64 h32/4 q65 k4096 d64 f16"), 90);
-  EXPECT_EQ(packed.kernel->name, "sm80");
-  EXPECT_NE(packed.reason.find("times as long as sm80's"), std::string::npos) << packed.reason;
-  EXPECT_EQ(planned(problem("b64 h32/4 q128 k4096 d64 f16"), 90).kernel->name, "sm90");
+  const Planned packed = planned(problem("b64 h32/4 q65 k4096 d64 f16"), 90);
+  EXPECT_EQ(packed.kernel, "sm80");
+  EXPECT_NE(packed.reason.find("times as long"), std::string::npos) << packed.reason;
+  EXPECT_EQ(planned(problem("b64 h32/4 q128 k4096 d64 f16"), 90).kernel, "sm90");
 }
 
 TEST(Sm90, LeavesTheCopyEnginesLimitsToSm80InWords) {
@@ -113,21 +124,21 @@ TEST(Sm90, LeavesTheCopyEnginesLimitsToSm80InWords) {
     const char* says;
     void (*change)(core::Problem&);
   } rows[] = {
-      {"key's row stride is 129 elements", [](core::Problem& p) { p.key.row_stride = 129; }},
-      {"value's head stride is 0 elements", [](core::Problem& p) { p.value.head_stride = 0; }},
+      {"key's row stride is 129 elements", [](core::Problem& p) { p.kv.key.row_stride = 129; }},
+      {"value's head stride is 0 elements", [](core::Problem& p) { p.kv.value.head_stride = 0; }},
       {"query's batch stride is 1099511627776 elements",
        [](core::Problem& p) { p.query.batch_stride = std::int64_t{1} << 40; }},
       {"output does not start at a multiple of 16 bytes",
-       [](core::Problem& p) { p.output.data = static_cast<char*>(p.output.data) + 2; }},
+       [](core::Problem& p) { p.output.rows.data = static_cast<char*>(p.output.rows.data) + 2; }},
   };
   for (const auto& row : rows) {
     core::Problem p = problem("b2 h16 q2048 d128 f16");
     row.change(p);
-    const core::Plan plan = planned(p, 90);
-    EXPECT_EQ(plan.kernel->name, "sm80") << row.says;
+    const Planned plan = planned(p, 90);
+    EXPECT_EQ(plan.kernel, "sm80") << row.says;
     EXPECT_NE(plan.reason.find(row.says), std::string::npos) << plan.reason;
   }
-  EXPECT_EQ(planned(problem("b2 h16 q1024 d256 bf16 softcap=30"), 90).kernel->name, "sm90");
+  EXPECT_EQ(planned(problem("b2 h16 q1024 d256 bf16 softcap=30"), 90).kernel, "sm90");
 }
 
 TEST(Sm90, ListsOfTilesThatIntsCannotCountAreRefused) {
@@ -215,7 +226,8 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   EXPECT_EQ(narrow.total, 32);
   EXPECT_DOUBLE_EQ(estimate(narrow, kSms), 32 / 0.33);
   // sm80: 64 query rows of 8 heads that share K and V are 512 rows, 4 blocks of 128 per K/V head.
-  EXPECT_DOUBLE_EQ(sm80_estimate(problem("b64 h32/4 q64 k4096 d128 f16"), kSms), 8 * 128 / 0.54);
+  const core::Problem packed = problem("b64 h32/4 q64 k4096 d128 f16");
+  EXPECT_DOUBLE_EQ(sm80::estimate_us(packed, 90, kSms), 8 * 128 / 0.54 * row_us(packed));
 }
 
 TEST(Sm90, TilesWithoutAPartnerFallToAllBlocks) {
@@ -231,12 +243,13 @@ TEST(Sm90, TilesWithoutAPartnerFallToAllBlocks) {
 TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
   int judged = 0;
   for (const cases::Case& c : cases::all()) {
-    const core::Problem p = cli::validated(c);
+    core::Problem p;
+    ASSERT_TRUE(cases::validated(c, &p).ok()) << c.name;
     if (!production_row().supports(p).ok()) continue;
     const Choice choice = choose(p, kSms);
-    EXPECT_GE(choice.config.dim, p.dim) << c.name;
-    EXPECT_GE(choice.config.value_dim, p.value_dim) << c.name;
-    EXPECT_GE(choice.row_tiles * choice.rows, p.queries) << c.name;
+    EXPECT_GE(choice.tiling.dim, p.dim) << c.name;
+    EXPECT_GE(choice.tiling.value_dim, p.value_dim) << c.name;
+    EXPECT_GE(choice.row_tiles * choice.tiling.rows, p.queries) << c.name;
     ++judged;
   }
   EXPECT_GT(judged, 20);
@@ -245,7 +258,7 @@ TEST(Sm90, EveryNamedCaseThatIsTakenFitsItsRow) {
 TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   const core::Problem p = problem("b2 h16/4 q300 k500 d80 v40 bf16");
   ASSERT_TRUE(check_boxes(p).ok());
-  const BoxedTensors boxes = boxes_of(p, config_for(96, 96, Variant::plain));
+  const BoxedTensors boxes = boxes_of(p, tiling_for(96, 96, Variant::plain));
   using Extents = std::array<std::uint64_t, 4>;
   using Bytes = std::array<std::uint64_t, 3>;
   EXPECT_EQ(boxes.query.extents, (Extents{80, 300, 16, 2}));  // the true head dim: the rest is zeros
@@ -255,19 +268,19 @@ TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   EXPECT_EQ(boxes.key.box_rows, 128u);
   EXPECT_EQ(boxes.value.extents, (Extents{40, 500, 4, 2}));
   EXPECT_EQ(boxes.value.strides_bytes, (Bytes{80, 500 * 80, 4 * 500 * 80}));
-  EXPECT_EQ(boxes.value.data, p.value.data);
-  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::split)).query.box_rows, 64u);
-  EXPECT_EQ(boxes_of(p, config_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
+  EXPECT_EQ(boxes.value.data, p.kv.value.data);
+  EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::split)).query.box_rows, 64u);
+  EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
   EXPECT_TRUE(boxes.value.bf16);
 }
 
 TEST(Sm90Tensors, StridesThatAreNeverUsedGetAValidOne) {
   core::Problem p = problem("b1 h16 q2048 d128 f16");
-  for (core::Tensor4* t : {&p.query, &p.key, &p.value, &p.output}) t->batch_stride = 1;
-  p.key.batch_stride = 0;
-  p.value.batch_stride = std::int64_t{1} << 60;
+  for (core::Tensor4* t : {&p.query, &p.kv.key, &p.kv.value, &p.output.rows}) t->batch_stride = 1;
+  p.kv.key.batch_stride = 0;
+  p.kv.value.batch_stride = std::int64_t{1} << 60;
   ASSERT_TRUE(check_boxes(p).ok());
-  const BoxedTensors boxes = boxes_of(p, config_for(128, 128, Variant::plain));
+  const BoxedTensors boxes = boxes_of(p, tiling_for(128, 128, Variant::plain));
   for (const runtime::BoxedTensor* t : {&boxes.query, &boxes.key, &boxes.value})
     EXPECT_EQ(t->strides_bytes[2], 16u);
 }
@@ -276,37 +289,6 @@ TEST(Sm90Tensors, NothingToCopyIsRefused) {
   core::Problem p = problem("b1 h16 q2048 d128 f16");
   p.keys = 0;
   EXPECT_EQ(check_boxes(p).message, "key has nothing along its row dimension");
-}
-
-TEST(Kept, MakesAValueOnceAndAgainAfterItWasReplacedOrFailed) {
-  runtime::Kept<int, int, 4> kept;
-  int made = 0;
-  const auto value_of = [&](int key) {
-    const int* value = nullptr;
-    EXPECT_TRUE(kept.find(
-                        key, static_cast<std::uint64_t>(key),
-                        [&](int* out) {
-                          *out = 10 * key;
-                          ++made;
-                          return core::Status{};
-                        },
-                        &value)
-                    .ok());
-    return *value;
-  };
-  EXPECT_EQ(value_of(1), 10);
-  EXPECT_EQ(value_of(2), 20);
-  EXPECT_EQ(value_of(1), 10);
-  EXPECT_EQ(made, 2);
-  EXPECT_EQ(value_of(5), 50);  // in the place of 1
-  EXPECT_EQ(value_of(1), 10);
-  EXPECT_EQ(made, 4);
-  const int* value = nullptr;
-  EXPECT_FALSE(kept.find(
-                       5, 5, [](int*) { return core::invalid("no"); }, &value)
-                   .ok());
-  EXPECT_EQ(value_of(1), 10);
-  EXPECT_EQ(made, 5);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <set>
 #include <tuple>
 
-#include "cuda/sm90/rows.hpp"
+#include "cuda/sm90/configs.hpp"
 #include "protocol/machine.hpp"
 // The kernel, with stand-ins for what is PTX.
 #include "cuda/sm90/consumer.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 using cuda::kFarAway;
 using cuda::sm90::Config;
-using cuda::sm90::Place;
+using cuda::sm90::TileIndex;
 using cuda::sm90::Variant;
 
 struct Problem {
@@ -61,6 +61,13 @@ Problem random_problem(unsigned seed, int rows_a_tile) {
   return p;
 }
 
+// Policies of scores, as far as the kernel's order of events depends on them.
+template <bool kMasksAll>
+struct Policy {
+  static constexpr bool kEveryTile = kMasksAll;
+  static float factor(const cuda::Params&) { return 1; }
+};
+
 template <Config C, bool kGeneral>
 class Kernel {
  public:
@@ -69,13 +76,13 @@ class Kernel {
     params_.key = {Piece::key, C.keys};
     params_.value = {Piece::value, C.keys};
     cuda::Params& p = params_.problem;
-    p.queries = problem.queries;
-    p.keys = problem.keys;
-    p.left = problem.left;
-    p.right = problem.right;
-    p.align_bottom_right = problem.bottom_right ? 1 : 0;
-    p.key_lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
-    p.key_lengths_stride = 1;
+    p.sizes.queries = problem.queries;
+    p.sizes.keys = problem.keys;
+    p.visibility.left = problem.left;
+    p.visibility.right = problem.right;
+    p.visibility.align_bottom_right = problem.bottom_right ? 1 : 0;
+    p.kv.lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
+    p.kv.lengths_stride = 1;
     params_.group = cuda::tile::make_divider(problem.group);
     row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
     blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
@@ -85,7 +92,7 @@ class Kernel {
 
   // What went wrong, or nothing.
   std::string run(unsigned seed) {
-    cuda::sm90::when_written = [this](const Place& at, int first_row) {
+    cuda::sm90::when_written = [this](const TileIndex& at, int first_row) {
       if (const std::string wrong = check(at, first_row); !wrong.empty()) machine->fail(wrong);
       ++written_[{at.row_tile, at.head, at.batch, threadIdx.x}];
     };
@@ -117,7 +124,7 @@ class Kernel {
       for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
         block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
                        [&shared, w, this] {
-                         cuda::sm90::Consumer<C, __half, kGeneral>{params_, shared, w}.run();
+                         cuda::sm90::Consumer<C, __half, Policy<kGeneral>>{params_, shared, w}.run();
                        });
     }
     block.add_warp(128 * C.consumers, pace(), [&shared, this] {
@@ -127,7 +134,7 @@ class Kernel {
   }
 
   // What the warp has done since it wrote last, now that it writes rows first_row ... of a warpgroup.
-  std::string check(const Place& at, int first_row) {
+  std::string check(const TileIndex& at, int first_row) {
     const int warpgroup = static_cast<int>(threadIdx.x) / 128;
     if (first_row != at.row_tile * C.rows() + 64 * warpgroup) return "other rows than the warpgroup's";
     auto &scores = machine->scores(), &outputs = machine->outputs();
@@ -151,8 +158,8 @@ class Kernel {
     return "";
   }
 
-  std::string check_tiles(const Place& at, int first_row, const std::set<int>& visited) const {
-    const cuda::tile::Band band = cuda::tile::band_of(params_.problem, at.batch);
+  std::string check_tiles(const TileIndex& at, int first_row, const std::set<int>& visited) const {
+    const cuda::tile::Band band = cuda::tile::Sequence{params_.problem, at.batch}.band();
     const int end = std::min(first_row + 64, problem_.queries);  // there may be no such rows
     const auto& masked = machine->masked();
     std::set<int> seen;

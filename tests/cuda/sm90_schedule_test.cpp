@@ -34,7 +34,7 @@ Walk walk(int row_tiles, bool unequal, int heads, int batch, int sms) {
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     walk.work.push_back(0);
     for (Tiles tiles(schedule); !tiles.done(); tiles.advance()) {
-      const Place at = tiles.place();
+      const TileIndex at = tiles.index();
       EXPECT_TRUE(at.row_tile >= 0 && at.row_tile < row_tiles && at.head >= 0 && at.head < heads &&
                   at.batch >= 0 && at.batch < batch);
       ++walk.visits[{at.row_tile, at.head, at.batch}];
@@ -83,18 +83,18 @@ TEST(Sm90Schedule, TheLongestTilesComeFirst) {
   gridDim.x = 8;
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     Tiles tiles(schedule);
-    const Place first = tiles.place();
+    const TileIndex first = tiles.index();
     tiles.advance();
     if (first.row_tile != 3) {  // the middle one has no partner
-      EXPECT_EQ(tiles.place().row_tile, 6 - first.row_tile);
-      EXPECT_EQ(tiles.place().head, first.head);
-      EXPECT_GT(first.row_tile, tiles.place().row_tile);
+      EXPECT_EQ(tiles.index().row_tile, 6 - first.row_tile);
+      EXPECT_EQ(tiles.index().head, first.head);
+      EXPECT_GT(first.row_tile, tiles.index().row_tile);
       tiles.advance();
     }
     int last = 7;
     for (; !tiles.done(); tiles.advance()) {
-      EXPECT_LE(tiles.place().row_tile, last);
-      last = tiles.place().row_tile;
+      EXPECT_LE(tiles.index().row_tile, last);
+      last = tiles.index().row_tile;
     }
   }
 }
@@ -111,7 +111,7 @@ TEST(Sm90Schedule, TilesOfAHeadStandSideBySide) {
   const Schedule schedule = make_schedule(4, 3, 2, 24, false);
   gridDim.x = 24;
   for (blockIdx.x = 0; blockIdx.x < 24; ++blockIdx.x) {
-    const Place at = Tiles(schedule).place();
+    const TileIndex at = Tiles(schedule).index();
     EXPECT_EQ(at.head + 3 * at.batch, static_cast<int>(blockIdx.x / 4));
   }
 }

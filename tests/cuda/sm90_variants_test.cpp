@@ -65,10 +65,15 @@ void expect_passes(const Shape& shape, const Row& row) {
   expect_passes(shape, row, instance_of(shape, row, cuda::runtime::find_gpu(0, nullptr)->sms));
 }
 
-#define SKIP_WITHOUT_SM90_GPU()                                                                 \
-  SKIP_WITHOUT_GPU();                                                                           \
-  if (const std::string why = cuda::sm90::production_row().missing(gpu_device()); !why.empty()) \
-  GTEST_SKIP() << why
+const core::Kernel& sm90_row() {
+  for (const core::Kernel& kernel : core::kernels())
+    if (kernel.name == "sm90") return kernel;
+  return core::kernels().back();
+}
+
+#define SKIP_WITHOUT_SM90_GPU() \
+  SKIP_WITHOUT_GPU();           \
+  if (const std::string why = core::missing(sm90_row(), gpu_device()); !why.empty()) GTEST_SKIP() << why
 
 TEST_P(VariantsOf, PassTheGatesWithEveryOptionTheyHave) {
   SKIP_WITHOUT_SM90_GPU();

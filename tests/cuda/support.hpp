@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cases/gates.hpp"
-#include "core/kernel.hpp"
+#include "core/plan.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::testing_cuda {
@@ -41,7 +41,7 @@ inline std::vector<tessera_device> kernels_here() {
   std::vector<tessera_device> out;
   for (const core::Kernel& kernel : core::kernels()) {
     tessera_device device = gpu_device();
-    if (kernel.device != TESSERA_CUDA || !kernel.missing(device).empty()) continue;
+    if (kernel.device != TESSERA_CUDA || !core::missing(kernel, device).empty()) continue;
     device.kernel = kernel.name.data();  // names are literals
     out.push_back(device);
   }

@@ -124,9 +124,9 @@ struct Running {
   void add(const std::vector<float>& scores, const std::vector<float>& values) {
     float largest = minus_infinity();
     for (const float s : scores) largest = std::max(largest, s * kLog2E);
-    acc *= raise_reference(state, largest);
+    acc *= raise_row_max(state, largest);
     for (std::size_t i = 0; i < scores.size(); ++i) {
-      const float weight = fast_exp2(scores[i] * kLog2E - state.reference);
+      const float weight = ptx::exp2_approx(scores[i] * kLog2E - state.row_max);
       state.sum += weight;
       acc += weight * values[i];
     }
@@ -179,7 +179,7 @@ TEST(Softmax, HiddenTilesBeforeBetweenAndAfterChangeNothing) {
   EXPECT_EQ(mixed.state.sum, 0.0f);
   mixed.add(row.scores, row.values);
   mixed.add(hidden, anything);
-  EXPECT_EQ(mixed.state.reference, plain.state.reference);
+  EXPECT_EQ(mixed.state.row_max, plain.state.row_max);
   EXPECT_EQ(mixed.state.sum, plain.state.sum);
   EXPECT_EQ(mixed.acc, plain.acc);
 }
@@ -217,7 +217,7 @@ TEST(Softmax, MergingWithNothingChangesNothing) {
   const MergeFactors taken = merge(right, some.state);
   EXPECT_EQ(taken.first, 0.0f);
   EXPECT_EQ(taken.second, 1.0f);
-  EXPECT_EQ(right.reference, some.state.reference);
+  EXPECT_EQ(right.row_max, some.state.row_max);
   SoftmaxState nothing = empty_softmax();
   (void)merge(nothing, empty_softmax());
   EXPECT_EQ(nothing.sum, 0.0f);

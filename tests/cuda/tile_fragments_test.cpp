@@ -14,15 +14,15 @@ namespace {
 
 constexpr int kLanes = 32;
 
-bool operator==(Place a, Place b) { return a.row == b.row && a.column == b.column; }
+bool operator==(FragmentIndex a, FragmentIndex b) { return a.row == b.row && a.column == b.column; }
 
-std::string text(Place place) { return fmt::format("({}, {})", place.row, place.column); }
+std::string text(FragmentIndex place) { return fmt::format("({}, {})", place.row, place.column); }
 
 // Every place inside rows x columns is taken once.
 class Cover {
  public:
   Cover(int rows, int columns) : rows_(rows), columns_(columns) {}
-  void take(Place place) {
+  void take(FragmentIndex place) {
     EXPECT_TRUE(place.row >= 0 && place.row < rows_ && place.column >= 0 && place.column < columns_)
         << text(place);
     EXPECT_TRUE(taken_.insert({place.row, place.column}).second) << text(place) << " is held twice";
@@ -38,7 +38,7 @@ TEST(Fragments, EveryElementOfAHasOneHolder) {
   Cover cover(16, 16);
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
-      for (int half = 0; half < 2; ++half) cover.take(place_in_a(lane, r, half));
+      for (int half = 0; half < 2; ++half) cover.take(index_in_a(lane, r, half));
   EXPECT_TRUE(cover.complete());
 }
 
@@ -46,14 +46,14 @@ TEST(Fragments, EveryElementOfBHasOneHolder) {
   Cover cover(16, 8);
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 2; ++r)
-      for (int half = 0; half < 2; ++half) cover.take(place_in_b(lane, r, half));
+      for (int half = 0; half < 2; ++half) cover.take(index_in_b(lane, r, half));
   EXPECT_TRUE(cover.complete());
 }
 
 TEST(Fragments, EveryElementOfCHasOneHolder) {
   Cover cover(16, 8);
   for (int lane = 0; lane < kLanes; ++lane)
-    for (int element = 0; element < 4; ++element) cover.take(place_in_c(lane, element));
+    for (int element = 0; element < 4; ++element) cover.take(index_in_c(lane, element));
   EXPECT_TRUE(cover.complete());
 }
 
@@ -62,9 +62,9 @@ TEST(Fragments, ScoresOfTwoTilesAreTheNextOperandWhereTheyLie) {
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
       for (int half = 0; half < 2; ++half) {
-        Place score = place_in_c(lane, 2 * (r % 2) + half);
+        FragmentIndex score = index_in_c(lane, 2 * (r % 2) + half);
         score.column += 8 * (r / 2);
-        EXPECT_TRUE(score == place_in_a(lane, r, half)) << "lane " << lane << " register " << r;
+        EXPECT_TRUE(score == index_in_a(lane, r, half)) << "lane " << lane << " register " << r;
       }
 }
 
@@ -72,8 +72,8 @@ TEST(Fragments, ScoresOfTwoTilesAreTheNextOperandWhereTheyLie) {
 TEST(Fragments, ARowOfScoresStaysWithinFourNeighbouringLanes) {
   for (int lane = 0; lane < kLanes; ++lane)
     for (int element = 0; element < 4; ++element) {
-      EXPECT_EQ(place_in_c(lane, element).row, place_in_c(lane ^ 1, element).row);
-      EXPECT_EQ(place_in_c(lane, element).row, place_in_c(lane ^ 2, element).row);
+      EXPECT_EQ(index_in_c(lane, element).row, index_in_c(lane ^ 1, element).row);
+      EXPECT_EQ(index_in_c(lane, element).row, index_in_c(lane ^ 2, element).row);
     }
 }
 
@@ -81,10 +81,10 @@ TEST(Fragments, ARowOfScoresStaysWithinFourNeighbouringLanes) {
 // 8m ... 8m + 7 give the rows of matrix m; lane l receives of it row l / 4, elements 2 * (l % 4) + {0, 1}, or
 // with .trans column l / 4 of rows 2 * (l % 4) + {0, 1}.
 template <class Address>
-Place fetched(Address address, bool transposed, int lane, int matrix, int half) {
+FragmentIndex fetched(Address address, bool transposed, int lane, int matrix, int half) {
   const int along = 2 * (lane % 4) + half;
   const int across = lane / 4;
-  const Place row = address(8 * matrix + (transposed ? along : across));
+  const FragmentIndex row = address(8 * matrix + (transposed ? along : across));
   return {row.row, 8 * row.column + (transposed ? across : along)};
 }
 
@@ -92,7 +92,7 @@ TEST(Ldmatrix, FetchesTheAFragmentOfATileStoredByRows) {
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
       for (int half = 0; half < 2; ++half)
-        EXPECT_TRUE(fetched(ldmatrix_a, false, lane, r, half) == place_in_a(lane, r, half))
+        EXPECT_TRUE(fetched(ldmatrix_a, false, lane, r, half) == index_in_a(lane, r, half))
             << "lane " << lane << " register " << r;
 }
 
@@ -100,8 +100,8 @@ TEST(Ldmatrix, FetchesTwoBFragmentsOfAMatrixStoredByColumns) {  // K: [key][dim]
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
       for (int half = 0; half < 2; ++half) {
-        const Place wanted = place_in_b(lane, r % 2, half);
-        const Place stored = {wanted.column + 8 * (r / 2), wanted.row};
+        const FragmentIndex wanted = index_in_b(lane, r % 2, half);
+        const FragmentIndex stored = {wanted.column + 8 * (r / 2), wanted.row};
         EXPECT_TRUE(fetched(ldmatrix_b, false, lane, r, half) == stored)
             << "lane " << lane << " register " << r;
       }
@@ -111,7 +111,7 @@ TEST(Ldmatrix, FetchesTwoBFragmentsTransposed) {  // V: [key][dim], where k is t
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
       for (int half = 0; half < 2; ++half) {
-        Place wanted = place_in_b(lane, r % 2, half);
+        FragmentIndex wanted = index_in_b(lane, r % 2, half);
         wanted.column += 8 * (r / 2);
         EXPECT_TRUE(fetched(ldmatrix_b_transposed, true, lane, r, half) == wanted)
             << "lane " << lane << " register " << r;
@@ -132,18 +132,19 @@ TEST(Ldmatrix, AProductOfFetchedFragmentsIsTheProduct) {
     for (int lane = 0; lane < kLanes; ++lane)
       for (int half = 0; half < 2; ++half) {
         for (int r = 0; r < 4; ++r) {
-          const Place from = fetched(ldmatrix_a, false, lane, r, half), to = place_in_a(lane, r, half);
+          const FragmentIndex from = fetched(ldmatrix_a, false, lane, r, half),
+                              to = index_in_a(lane, r, half);
           a_seen[to.row][to.column] = a[from.row][from.column];
         }
         for (int r = 0; r < 2; ++r) {
-          const Place from = fetched(ldmatrix_b, false, lane, 2 * tile + r, half),
-                      to = place_in_b(lane, r, half);
+          const FragmentIndex from = fetched(ldmatrix_b, false, lane, 2 * tile + r, half),
+                              to = index_in_b(lane, r, half);
           b_seen[to.row][to.column] = keys[from.row][from.column];
         }
       }
     for (int lane = 0; lane < kLanes; ++lane)
       for (int element = 0; element < 4; ++element) {
-        const Place at = place_in_c(lane, element);
+        const FragmentIndex at = index_in_c(lane, element);
         for (int k = 0; k < 16; ++k)
           product[at.row][8 * tile + at.column] += a_seen[at.row][k] * b_seen[k][at.column];
       }

@@ -52,7 +52,7 @@ void expect_free_ldmatrix(Lane lane_address, const char* what) {
       for (int phase = 0; phase < 4; ++phase) {
         std::array<int, 8> addresses{};
         for (int i = 0; i < 8; ++i) {
-          const Place at = lane_address(8 * phase + i);
+          const FragmentIndex at = lane_address(8 * phase + i);
           addresses[i] = address_of<kChunks>(row + at.row, chunk + at.column);
         }
         EXPECT_EQ(turns(addresses), 1) << what << " row " << row << " chunk " << chunk << " phase " << phase;
@@ -76,7 +76,7 @@ void expect_free_fragment_stores() {
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     std::set<int> banks;
     for (int lane = 0; lane < 32; ++lane) {
-      const Place at = place_in_c(lane, 0);
+      const FragmentIndex at = index_in_c(lane, 0);
       banks.insert((address_of<kChunks>(at.row, chunk) * 4 + at.column / 2) % 32);
     }
     EXPECT_EQ(banks.size(), 32u) << "chunk " << chunk;
@@ -170,8 +170,8 @@ std::size_t word_turns(WordOfLane word_of_lane) {
 
 // A warp of rung 2: eight query rows, four lanes a row, each with a key of its own, all at one word; then one
 // value row, where each lane of a row has a word of its own.
-template <class Place>
-void expect_free_quads(int words, Place place) {
+template <class FragmentIndex>
+void expect_free_quads(int words, FragmentIndex place) {
   for (int word = 0; word < words; ++word)
     for (int first = 0; first < 32; first += 8) {
       EXPECT_EQ(word_turns([&](int lane) { return place(first + lane / 4, word); }), 1u)
@@ -218,7 +218,7 @@ template <int kDim>
 void expect_fragment_addresses() {
   constexpr unsigned kBase = 5 * 128;
   for (int lane = 0; lane < 32; ++lane) {
-    for (const Place at : {ldmatrix_a(lane), ldmatrix_b(lane), ldmatrix_b_transposed(lane)}) {
+    for (const FragmentIndex at : {ldmatrix_a(lane), ldmatrix_b(lane), ldmatrix_b_transposed(lane)}) {
       const unsigned first = kBase + static_cast<unsigned>(chunk_offset<kDim>(at.row, at.column));
       for (int rows = 0; rows < 128; rows += 16) {
         for (int step = 0; step < kDim / 16; ++step) {

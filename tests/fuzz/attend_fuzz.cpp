@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cases/gates.hpp"
-#include "core/kernel.hpp"
+#include "core/plan.hpp"
 
 using namespace tessera;
 using cases::Case;
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tessera_device device = TESSERA_DEVICE_INIT;
   device.threads = fuzz.ConsumeIntegralInRange<std::int32_t>(1, 3);
   for (const core::Kernel& kernel : core::kernels()) {
-    if (kernel.device != TESSERA_CPU || !kernel.missing(device).empty()) continue;
+    if (kernel.device != TESSERA_CPU || !core::missing(kernel, device).empty()) continue;
     const std::string name(kernel.name);
     device.kernel = name.c_str();
     const cases::Verdict verdict = cases::judge(instance, expected, device);

@@ -9,34 +9,56 @@
 #include <set>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
-#include "cuda/runtime/runtime.hpp"
 
 using namespace tessera::core;
 
-// In place of the real table: one kernel that takes everything and is never run.
-const std::vector<Kernel>& tessera::core::kernels() {
-  static const std::vector<Kernel> table = {
-      {.name = "cpu_none",
-       .device = TESSERA_CPU,
-       .summary = "",
-       .missing = [](const tessera_device&) { return std::string(); },
-       .supports = [](const Problem&) { return Status{}; },
-       .geometry = [](const Problem&, const tessera_device&) { return Launch{}; },
-       .launch = [](const Problem&, const tessera_device&, const Launch&) -> Status { std::abort(); }}};
-  return table;
+// In place of the real backends: a CPU with one kernel, which takes everything and is never run.
+namespace tessera::core {
+namespace {
+
+class Unrun final : public Prepared {
+ public:
+  std::string words() const override { return ""; }
+  Status submit(const Addresses&, const tessera_device&) const override { std::abort(); }
+};
+
+class NoCpu final : public Backend {
+ public:
+  tessera_device_kind kind() const override { return TESSERA_CPU; }
+  std::string_view name() const override { return "cpu"; }
+  std::vector<Kernel> kernels() const override {
+    Kernel row;
+    row.name = "cpu_none";
+    row.device = TESSERA_CPU;
+    row.missing = [](const Device&) { return std::string(); };
+    row.supports = [](const Problem&) { return Status{}; };
+    row.estimate = [](const Problem&, const Device&) { return Estimate{1, ""}; };
+    row.prepare = [](const Problem&, const Device&, std::shared_ptr<const Prepared>* out) {
+      *out = std::make_shared<Unrun>();
+      return Status{};
+    };
+    return {row};
+  }
+  Status check_request(const tessera_device&) const override { return {}; }
+  const Hardware* find(const tessera_device&, std::string*) const override {
+    static const Hardware none;
+    return &none;
+  }
+  Status check_memory(const Addresses&, const tessera_device&) const override { return {}; }
+};
+
+}  // namespace
+
+const std::vector<const Backend*>& backends() {
+  static const NoCpu cpu;
+  static const std::vector<const Backend*> all = {&cpu};
+  return all;
 }
 
-// And no GPU.
-namespace tessera::cuda::runtime {
-const Gpu* find_gpu(int, std::string* why) {
-  *why = "none";
-  return nullptr;
-}
-Status check_reachable(const Problem&, const tessera_device&) { return {}; }
-Status check_on_host(const Problem&) { return {}; }
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::core
 
 namespace {
 
@@ -206,9 +228,10 @@ void require_promises(const tessera_attention& given, const Problem& p) {
           given.key.shape[2] == p.keys);
   require(given.value.shape[2] == p.keys && given.output.shape[3] == p.value_dim);
   require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_BF16);
-  require(std::isfinite(p.scale) && std::isfinite(p.softcap) && p.softcap >= 0);
-  require(p.left >= 0 && p.left <= kUnboundedReach && p.right >= 0 && p.right <= kUnboundedReach);
-  require(p.mask.kind == MaskKind::none || p.mask.data != nullptr);
+  require(std::isfinite(p.scoring.scale) && std::isfinite(p.scoring.softcap) && p.scoring.softcap >= 0);
+  const Visibility& v = p.visibility;
+  require(v.left >= 0 && v.left <= kUnboundedReach && v.right >= 0 && v.right <= kUnboundedReach);
+  require(v.mask.kind == MaskKind::none || v.mask.data != nullptr);
 
   const Extent output = extent(given.output), lse = extent(given.lse);
   for (const tessera_tensor* input : {&given.query, &given.key, &given.value, &given.mask.tensor,

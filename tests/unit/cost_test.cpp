@@ -10,7 +10,8 @@ double count_pairs(const tessera::core::Problem& p) {
   for (std::int64_t i = 0; i < p.queries; ++i) {
     for (std::int64_t j = 0; j < p.keys; ++j) {
       const std::int64_t position = i + p.position_offset(p.keys);
-      if (!p.has_band || (j >= position - p.left && j <= position + p.right)) pairs += 1;
+      if (!p.visibility.has_band || (j >= position - p.visibility.left && j <= position + p.visibility.right))
+        pairs += 1;
     }
   }
   return pairs;
@@ -19,7 +20,7 @@ double count_pairs(const tessera::core::Problem& p) {
 TEST(Cost, VisiblePairsMatchCounting) {
   using tessera::core::kUnboundedReach;
   tessera::core::Problem p;
-  p.has_band = true;
+  p.visibility.has_band = true;
   for (std::int64_t queries : {0, 1, 2, 5, 9}) {
     for (std::int64_t keys : {0, 1, 3, 7, 12}) {
       for (bool bottom_right : {false, true}) {
@@ -27,9 +28,9 @@ TEST(Cost, VisiblePairsMatchCounting) {
           for (std::int64_t right : {std::int64_t{0}, std::int64_t{2}, std::int64_t{20}, kUnboundedReach}) {
             p.queries = queries;
             p.keys = keys;
-            p.align_bottom_right = bottom_right;
-            p.left = left;
-            p.right = right;
+            p.visibility.align_bottom_right = bottom_right;
+            p.visibility.left = left;
+            p.visibility.right = right;
             EXPECT_EQ(tessera::core::visible_pairs(p), count_pairs(p))
                 << queries << "x" << keys << " left " << left << " right " << right << " br " << bottom_right;
           }

@@ -2,13 +2,9 @@
 // no GPU is needed to say it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "cuda/runtime/remembered.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "cpu/host_memory.hpp"
 #include "cuda/runtime/sentences.hpp"
 
 namespace tessera::cuda::runtime {
@@ -51,13 +47,13 @@ TEST(NoGpu, BadIndexAndOldGpuAreNamed) {
 }
 
 TEST(WrongMemory, NamesTheTensorAndThePlace) {
-  EXPECT_TRUE(check_place("key", Place::gpu, 1, 1).ok());
-  EXPECT_TRUE(check_place("key", Place::managed, 0, 1).ok());
-  EXPECT_TRUE(check_place("key", Place::pinned_host, 0, 1).ok());
-  const core::Status host = check_place("key", Place::host, 0, 1);
+  EXPECT_TRUE(check_memory_kind("key", MemoryKind::gpu, 1, 1).ok());
+  EXPECT_TRUE(check_memory_kind("key", MemoryKind::managed, 0, 1).ok());
+  EXPECT_TRUE(check_memory_kind("key", MemoryKind::pinned_host, 0, 1).ok());
+  const core::Status host = check_memory_kind("key", MemoryKind::host, 0, 1);
   EXPECT_EQ(host.code, TESSERA_INVALID_ARGUMENT);
   EXPECT_TRUE(has(host.message, "key is host memory, but device.kind is 2 (cuda)")) << host.message;
-  const core::Status other = check_place("mask.tensor", Place::gpu, 2, 0);
+  const core::Status other = check_memory_kind("mask.tensor", MemoryKind::gpu, 2, 0);
   EXPECT_EQ(other.code, TESSERA_INVALID_ARGUMENT);
   EXPECT_EQ(other.message, "mask.tensor is memory of GPU 2, but device.index is 0");
 }
@@ -78,50 +74,25 @@ TEST(Failures, CarryTheRightCode) {
 }
 
 TEST(Failures, ALaunchIsReportedWithItsGeometry) {
-  Launch launch;
-  launch.kernel = "tensor_pv";
-  launch.grid[0] = 16, launch.grid[1] = 8;
-  launch.threads = 128;
-  launch.shared_bytes = 66560;
-  const core::Status s = launch_failed(launch, {1, "cudaErrorInvalidValue", "invalid argument"});
+  Step step;
+  step.kernel = "tensor_pv";
+  step.grid[0] = 16, step.grid[1] = 8;
+  step.threads = 128;
+  step.shared_bytes = 66560;
+  const core::Status s = launch_failed(step, {1, "cudaErrorInvalidValue", "invalid argument"});
   EXPECT_EQ(s.code, TESSERA_INTERNAL);
   for (const char* part : {"tensor_pv", "16 x 8 x 1", "128 threads", "66560 bytes", "cudaErrorInvalidValue"})
     EXPECT_TRUE(has(s.message, part)) << s.message;
   EXPECT_TRUE(
-      has(launch_failed(launch, {400, "cudaErrorInvalidResourceHandle", "bad"}).message, "device.stream"));
+      has(launch_failed(step, {400, "cudaErrorInvalidResourceHandle", "bad"}).message, "device.stream"));
 }
 
 TEST(HostCheck, HostMemoryIsFineWithOrWithoutADriver) {
   float memory[4] = {};
-  core::Problem problem;
-  problem.query.data = problem.key.data = problem.value.data = problem.output.data = memory;
-  for (int n = 0; n < 3; ++n) EXPECT_TRUE(check_on_host(problem).ok());
-}
-
-TEST(Remembered, KeepsANumberForEachFunctionAndGpuFromManyThreads) {
-  static Remembered table;
-  std::vector<char> functions(300);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&] {
-      for (std::size_t n = 0; n < functions.size(); ++n)
-        for (int gpu = 0; gpu < 3; ++gpu)
-          table.of(&functions[n], gpu)->store(static_cast<int>(n) * 3 + gpu, std::memory_order_relaxed);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t n = 0; n < functions.size(); ++n)
-    for (int gpu = 0; gpu < 3; ++gpu)
-      ASSERT_EQ(table.of(&functions[n], gpu)->load(), static_cast<int>(n) * 3 + gpu);
-}
-
-TEST(Remembered, AFullTableRemembersNothingMore) {
-  static Remembered table;
-  std::vector<char> functions(2000);
-  int kept = 0;
-  for (char& function : functions) kept += table.of(&function, 0) != nullptr ? 1 : 0;
-  EXPECT_EQ(kept, 1024);
-  EXPECT_NE(table.of(functions.data(), 0), nullptr);
+  core::Addresses at;
+  at[core::TensorId::query] = at[core::TensorId::output] = memory;
+  const tessera_device device = TESSERA_DEVICE_INIT;
+  for (int n = 0; n < 3; ++n) EXPECT_TRUE(cpu::check_on_host(at, device).ok());
 }
 
 }  // namespace

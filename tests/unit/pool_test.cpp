@@ -183,7 +183,7 @@ TEST(ForeignPool, IsNotCalledWhereOneThreadIsEnough) {
 // A program built before there were run_tasks passes a shorter struct, with whatever it likes behind it.
 TEST(ForeignPool, IsNotLookedForInAnOlderStruct) {
   static_assert(sizeof(void*) != 8 || offsetof(tessera_device, run_tasks) == 40);
-  static_assert(sizeof(void*) != 8 || sizeof(tessera_device) == 56);
+  static_assert(sizeof(void*) != 8 || offsetof(tessera_device, workspace) == 56);
   Work work = Work::prefill();
   ThreadEach pool;
   tessera_device device = tessera::cpu({.threads = 4, .pool = pool});

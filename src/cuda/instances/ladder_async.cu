@@ -4,9 +4,9 @@
 
 namespace tessera::cuda::ladder {
 
-Rung async(bool bf16, int dim) {
-  return bf16 ? choose<AsyncShape>(dim, address(async<__nv_bfloat16, 64>), address(async<__nv_bfloat16, 128>))
-              : choose<AsyncShape>(dim, address(async<__half, 64>), address(async<__half, 128>));
+Rung async(Element element, int dim) {
+  return rung_of<TwoStageShape>(element, dim,
+                                [](auto of) { return address(async<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

@@ -1,14 +1,11 @@
+#include "cuda/ladder/instance.hpp"
 #include "cuda/ladder/pipelined.hpp"
 
 namespace tessera::cuda::ladder {
 
-const void* pipelined_function(bool bf16, int dim) {
-  if (dim == 64) {
-    return bf16 ? reinterpret_cast<const void*>(pipelined<__nv_bfloat16, 64>)
-                : reinterpret_cast<const void*>(pipelined<__half, 64>);
-  }
-  return bf16 ? reinterpret_cast<const void*>(pipelined<__nv_bfloat16, 128>)
-              : reinterpret_cast<const void*>(pipelined<__half, 128>);
+const void* pipelined_function(Element element, int dim) {
+  return function_of(element, dim,
+                     [](auto of) { return address(pipelined<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

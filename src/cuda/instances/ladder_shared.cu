@@ -4,17 +4,14 @@
 
 namespace tessera::cuda::ladder {
 
-Rung shared_padded(bool bf16, int dim) {
-  return bf16 ? choose<SharedPaddedShape>(dim, address(shared_padded<__nv_bfloat16, 64>),
-                                          address(shared_padded<__nv_bfloat16, 128>))
-              : choose<SharedPaddedShape>(dim, address(shared_padded<__half, 64>),
-                                          address(shared_padded<__half, 128>));
+Rung shared_padded(Element element, int dim) {
+  return rung_of<SharedPaddedShape>(
+      element, dim, [](auto of) { return address(shared_padded<typename decltype(of)::Type, of.kDim>); });
 }
 
-Rung shared(bool bf16, int dim) {
-  return bf16 ? choose<SharedShape>(dim, address(shared<__nv_bfloat16, 64>),
-                                    address(shared<__nv_bfloat16, 128>))
-              : choose<SharedShape>(dim, address(shared<__half, 64>), address(shared<__half, 128>));
+Rung shared(Element element, int dim) {
+  return rung_of<SharedShape>(element, dim,
+                              [](auto of) { return address(shared<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

@@ -4,10 +4,9 @@
 
 namespace tessera::cuda::ladder {
 
-Rung tensor_pv(bool bf16, int dim) {
-  return bf16 ? choose<TensorPvShape>(dim, address(tensor_pv<__nv_bfloat16, 64>),
-                                      address(tensor_pv<__nv_bfloat16, 128>))
-              : choose<TensorPvShape>(dim, address(tensor_pv<__half, 64>), address(tensor_pv<__half, 128>));
+Rung tensor_pv(Element element, int dim) {
+  return rung_of<StripShape>(
+      element, dim, [](auto of) { return address(tensor_pv<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

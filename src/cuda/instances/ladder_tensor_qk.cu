@@ -4,10 +4,9 @@
 
 namespace tessera::cuda::ladder {
 
-Rung tensor_qk(bool bf16, int dim) {
-  return bf16 ? choose<TensorQkShape>(dim, address(tensor_qk<__nv_bfloat16, 64>),
-                                      address(tensor_qk<__nv_bfloat16, 128>))
-              : choose<TensorQkShape>(dim, address(tensor_qk<__half, 64>), address(tensor_qk<__half, 128>));
+Rung tensor_qk(Element element, int dim) {
+  return rung_of<TensorQkShape>(
+      element, dim, [](auto of) { return address(tensor_qk<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

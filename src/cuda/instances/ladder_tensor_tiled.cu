@@ -4,17 +4,15 @@
 
 namespace tessera::cuda::ladder {
 
-Rung tensor_tiled(bool bf16, int dim) {
-  return bf16 ? choose<TensorTiledShape>(dim, address(tensor_tiled<__nv_bfloat16, 64>),
-                                         address(tensor_tiled<__nv_bfloat16, 128>))
-              : choose<TensorTiledShape>(dim, address(tensor_tiled<__half, 64>),
-                                         address(tensor_tiled<__half, 128>));
+Rung tensor_tiled(Element element, int dim) {
+  return rung_of<StripShape>(
+      element, dim, [](auto of) { return address(tensor_tiled<typename decltype(of)::Type, of.kDim>); });
 }
 
-Rung tensor_tiled_f16(bool bf16, int dim) {
-  if (bf16) return {nullptr, 0, 0, 0};
-  return choose<TensorTiledShape>(dim, address(tensor_tiled_f16<__half, 64>),
-                                  address(tensor_tiled_f16<__half, 128>));
+Rung tensor_tiled_f16(Element element, int dim) {
+  if (element != Element::f16) return {nullptr, 0, 0, 0};
+  return rung_of<StripShape>(element, dim,
+                             [](auto of) { return address(tensor_tiled_f16<__half, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

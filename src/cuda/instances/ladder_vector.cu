@@ -4,10 +4,9 @@
 
 namespace tessera::cuda::ladder {
 
-Rung vector(bool bf16, int dim) {
-  return bf16 ? choose<VectorShape>(dim, address(vector<__nv_bfloat16, 64>),
-                                    address(vector<__nv_bfloat16, 128>))
-              : choose<VectorShape>(dim, address(vector<__half, 64>), address(vector<__half, 128>));
+Rung vector(Element element, int dim) {
+  return rung_of<TwoStageShape>(
+      element, dim, [](auto of) { return address(vector<typename decltype(of)::Type, of.kDim>); });
 }
 
 }  // namespace tessera::cuda::ladder

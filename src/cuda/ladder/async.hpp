@@ -36,12 +36,13 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) async(const __grid_constan
   const auto start = [&](int t) {
     if (t < block.tiles()) {
       unsigned* const key = slots + t % 2 * 2 * kTile;
-      start_tile<Layout>(key, block.key(t), p.key_strides.row, block.keys(t), p.dim);
-      start_tile<Layout>(key + kTile, block.value(t), p.value_strides.row, block.keys(t), p.value_dim);
+      start_tile<Layout>(key, block.key(t), p.kv.key.strides.row, block.keys(t), p.sizes.dim);
+      start_tile<Layout>(key + kTile, block.value(t), p.kv.value.strides.row, block.keys(t),
+                         p.sizes.value_dim);
     }
     ptx::commit_copies();
   };
-  start_tile<Layout>(query, block.query(), p.query_strides.row, block.rows(), p.dim);
+  start_tile<Layout>(query, block.query(), p.query.strides.row, block.rows(), p.sizes.dim);
   start(0);
   for (int t = 0; t < block.tiles(); ++t) {
     ptx::wait_copies<0>();
@@ -53,10 +54,5 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) async(const __grid_constan
   ptx::wait_copies<0>();
   write_row<T, Layout>(QuadBlock<T>(p), mine);
 }
-
-struct AsyncShape {
-  static constexpr int kRows = Quads::kRows, kThreads = Quads::kThreads;
-  static constexpr int shared_bytes(int dim) { return 5 * Quads::kRows * dim * 2; }  // Q, and K and V twice
-};
 
 }  // namespace tessera::cuda::ladder

@@ -43,27 +43,29 @@ struct Block {
     const int x = ptx::block_x();
     return p.longest_first != 0 ? static_cast<int>(gridDim.x) - 1 - x : x;
   }
+  __device__ int queries() const { return tile::Sequence{p, view.batch}.queries(); }
   __device__ int tiles() const { return (end - begin + kKeys - 1) / kKeys; }
   __device__ int first_key(int t) const { return begin + t * kKeys; }
   __device__ bool some_hidden(int t) const {
     const int first = first_row + view.band.offset,
-              last = min(first_row + kRows, p.queries) - 1 + view.band.offset;
-    return first_key(t) < last - p.left || first_key(t) + kKeys > min(first + p.right + 1, view.band.keys);
+              last = min(first_row + kRows, queries()) - 1 + view.band.offset;
+    return first_key(t) < last - p.visibility.left ||
+           first_key(t) + kKeys > min(first + p.visibility.right + 1, view.band.keys);
   }
 
   // What there is to load: rows from the block's first, keys from the tile's first. The rest is zeros.
-  __device__ int rows() const { return min(kRows, p.queries - first_row); }
+  __device__ int rows() const { return min(kRows, queries() - first_row); }
   __device__ int keys(int t) const { return min(kKeys, end - first_key(t)); }
-  __device__ const T* query() const { return tile::query_row(p, view, place(0)); }
-  __device__ const T* key(int t) const { return view.key + first_key(t) * p.key_strides.row; }
-  __device__ const T* value(int t) const { return view.value + first_key(t) * p.value_strides.row; }
+  __device__ const T* query() const { return tile::query_row(p, view, index(0)); }
+  __device__ const T* key(int t) const { return view.key + first_key(t) * p.kv.key.strides.row; }
+  __device__ const T* value(int t) const { return view.value + first_key(t) * p.kv.value.strides.row; }
 
   // `row` counts from the block's first.
-  __device__ bool exists(int row) const { return first_row + row < p.queries; }
-  __device__ tile::RowPlace place(int row) const { return {first_row + row, view.first_head}; }
-  __device__ T* output(int row) const { return tile::output_row(p, view, place(row)); }
+  __device__ bool exists(int row) const { return first_row + row < queries(); }
+  __device__ tile::RowIndex index(int row) const { return {first_row + row, view.first_head}; }
+  __device__ T* output(int row) const { return tile::output_row(p, view, index(row)); }
   __device__ void write_lse(int row, const tile::SoftmaxState& state) const {
-    tile::write_lse(p, view, place(row), tile::log_sum_exp(state));
+    tile::write_lse(p, view, index(row), tile::log_sum_exp(state));
   }
 };
 

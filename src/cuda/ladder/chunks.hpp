@@ -13,11 +13,7 @@
 
 namespace tessera::cuda::ladder {
 
-// In bytes from the start of a tile of rows of kDim elements.
-template <int kDim>
-__device__ inline int chunk_offset(int row, int chunk) {
-  return (row * (kDim / 8) + tile::swizzle_chunk<kDim / 8>(row, chunk)) * 16;
-}
+using tile::chunk_offset;
 
 // The addresses that a lane gives ldmatrix, for 16 columns at a time. One number serves all: the next 16
 // columns are two chunks further, and before the swizzle as after it that flips a bit of the address; 16 rows
@@ -26,7 +22,7 @@ template <int kDim>
 struct LaneAddress {
   unsigned at;
 
-  __device__ explicit LaneAddress(tile::Place lane) : at(chunk_offset<kDim>(lane.row, lane.column)) {}
+  __device__ explicit LaneAddress(tile::FragmentIndex lane) : at(chunk_offset<kDim>(lane.row, lane.column)) {}
   __device__ unsigned operator()(unsigned tile, int rows, int step) const {
     constexpr int kTurn = kDim / 8 % 8 == 0 ? 128 : 64;  // bytes within which the swizzle moves a chunk
     return ((tile + at) ^ (32 * step % kTurn)) + 32 * step / kTurn * kTurn + rows * kDim * 2;
@@ -60,15 +56,16 @@ struct ChunkSlots {
 
   __device__ static void start_query(const Block& block) {
     start_chunks<kDim, Block::kRows, kThreads>(ptx::shared_address(shared_memory), block.query(),
-                                               block.p.query_strides.row, block.rows(), block.p.dim);
+                                               block.p.query.strides.row, block.rows(), block.p.sizes.dim);
   }
   __device__ static void start_tile(const Block& block, int t) {
     if (t < block.tiles()) {
       const unsigned base = ptx::shared_address(shared_memory);
-      start_chunks<kDim, Block::kKeys, kThreads>(base + key(t), block.key(t), block.p.key_strides.row,
-                                                 block.keys(t), block.p.dim);
-      start_chunks<kDim, Block::kKeys, kThreads>(base + value(t), block.value(t), block.p.value_strides.row,
-                                                 block.keys(t), block.p.value_dim);
+      start_chunks<kDim, Block::kKeys, kThreads>(base + key(t), block.key(t), block.p.kv.key.strides.row,
+                                                 block.keys(t), block.p.sizes.dim);
+      start_chunks<kDim, Block::kKeys, kThreads>(base + value(t), block.value(t),
+                                                 block.p.kv.value.strides.row, block.keys(t),
+                                                 block.p.sizes.value_dim);
     }
     ptx::commit_copies();
   }

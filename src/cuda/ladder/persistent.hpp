@@ -17,7 +17,7 @@ namespace tessera::cuda::ladder {
 struct Listed {
   int round, row_tile, head, batch;
 };
-struct ListPlace {
+struct ListedTile {
   const volatile Listed* at;
   __device__ int row_tile(const Params&) const { return at->row_tile; }
   __device__ int pack_index(const Params&) const { return at->head; }
@@ -26,28 +26,30 @@ struct ListPlace {
 
 // Goes to the block's next tile; by one thread. False behind the last.
 __device__ inline bool go_on(volatile Listed& at, const Params& p, int rows) {
-  const int row_tiles = (p.queries + rows - 1) / rows, heads = p.batch * p.heads;
+  // Opaque: else they are worked out once and kept, in registers that the loop of a tile needs.
+  const int row_tiles = (ptx::opaque(p.sizes.queries) + rows - 1) / rows;
+  const int heads = ptx::opaque(p.sizes.batch) * p.sizes.heads;
   const int blocks = static_cast<int>(gridDim.x), block = ptx::block_x(), round = at.round + 1;
   const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
   const int rank = item / heads, head = item % heads;  // tiles of equal length are neighbours in the list
   at.round = round;
   at.row_tile = p.longest_first != 0 ? row_tiles - 1 - rank : rank;
-  at.head = head % p.heads;
-  at.batch = head / p.heads;
+  at.head = head % p.sizes.heads;
+  at.batch = head / p.sizes.heads;
   return item < row_tiles * heads;
 }
 
 template <class T, int kDim>
 __global__ void __launch_bounds__(registers_config(kDim).threads(), registers_config(kDim).min_blocks)
     persistent(const __grid_constant__ Params p) {
-  extern __shared__ __align__(128) char shared[];
+  extern __shared__ __align__(128) char memory[];
   __shared__ Listed at;
   constexpr sm80::Config C = registers_config(kDim);
   if (threadIdx.x == 0) at.round = -1;
   for (;;) {
     __syncthreads();  // everyone is done with the tile before
     if (__syncthreads_or(threadIdx.x == 0 && go_on(at, p, C.rows())) == 0) return;
-    sm80::attend_tile<C, T, false>(p, shared, ListPlace{&at});
+    sm80::attend_tile<C, T, tile::PlainScores, sm80::Rows::of_16_bytes>(p, memory, ListedTile{&at});
   }
 }
 

@@ -16,8 +16,9 @@ namespace tessera::cuda::ladder {
 template <class T, int kDim>
 __global__ void __launch_bounds__(pipelined_config(kDim).threads(), pipelined_config(kDim).min_blocks)
     pipelined(const __grid_constant__ Params p) {
-  extern __shared__ __align__(128) char shared[];
-  sm80::attend_tile<pipelined_config(kDim), T, false>(p, shared, sm80::GridPlace{});
+  extern __shared__ __align__(128) char memory[];
+  sm80::attend_tile<pipelined_config(kDim), T, tile::PlainScores, sm80::Rows::of_16_bytes>(p, memory,
+                                                                                           sm80::GridTile{});
 }
 
 }  // namespace tessera::cuda::ladder

@@ -21,21 +21,27 @@ struct Quads {
   static constexpr int kMyKeys = kKeys / 4;  // key 4 * i + part is score i of a thread
 };
 
+// Of rungs 3 and 4.
+struct TwoStageShape {
+  static constexpr int kRows = Quads::kRows, kThreads = Quads::kThreads;
+  static constexpr int shared_bytes(int dim) { return 5 * Quads::kRows * dim * 2; }  // Q, and K and V twice
+};
+
 template <class T>
 using QuadBlock = Block<T, Quads::kRows, Quads::kKeys>;
 
 __device__ inline int quad_row() { return static_cast<int>(ptx::opaque(threadIdx.x) / 4); }
 __device__ inline int quad_part() { return static_cast<int>(ptx::opaque(threadIdx.x) % 4); }
 
-// Scores to weights. state.sum is the thread's own part; returns the factor for what was summed so far.
+// Scores to P. state.sum is the thread's own part; returns the factor for what was summed so far.
 __device__ inline float quad_softmax(float (&x)[Quads::kMyKeys], tile::SoftmaxState& state) {
   float largest = x[0];
 #pragma unroll
   for (int i = 1; i < Quads::kMyKeys; ++i) largest = fmaxf(largest, x[i]);
-  const float keep = tile::raise_reference(state, tile::quad_max(largest));
+  const float keep = tile::raise_row_max(state, tile::quad_max(largest));
 #pragma unroll
   for (int i = 0; i < Quads::kMyKeys; ++i) {
-    x[i] = tile::fast_exp2(x[i] - state.reference);
+    x[i] = ptx::exp2_approx(x[i] - state.row_max);
     state.sum += x[i];
   }
   return keep;
@@ -53,12 +59,12 @@ __device__ inline void quad_scores(float (&x)[Quads::kMyKeys], float scale_log2,
   }
 }
 
-// A weight of 0 belongs to a key that must add nothing even if its value is NaN or inf: then 0 * value will
+// P = 0 belongs to a key that must add nothing even if its value is NaN or inf: then 0 * value will
 // not do. Few tiles have one; true if this warp's does.
-__device__ inline bool any_zero(const float (&weights)[Quads::kMyKeys]) {
+__device__ inline bool any_zero(const float (&probs)[Quads::kMyKeys]) {
   bool zero = false;
 #pragma unroll
-  for (int i = 0; i < Quads::kMyKeys; ++i) zero |= weights[i] == 0.0f;
+  for (int i = 0; i < Quads::kMyKeys; ++i) zero |= probs[i] == 0.0f;
   return __any_sync(0xffffffffu, zero) != 0;
 }
 
@@ -103,24 +109,24 @@ __device__ inline void dot_products(float (&dot)[Quads::kMyKeys], const typename
   }
 }
 
-// Adds weight * value of all 32 keys. Their weights come from the four threads of the quad in turn.
+// Adds P V of all 32 keys. Their P come from the four threads of the quad in turn.
 template <class T, class Layout, bool kSkipZeros>
-__device__ inline void add_values(QuadRow<Layout>& mine, const float (&weights)[Quads::kMyKeys],
+__device__ inline void add_values(QuadRow<Layout>& mine, const float (&probs)[Quads::kMyKeys],
                                   const typename Layout::Piece* value) {
   const int part = quad_part();
 #pragma unroll 1
   for (int owner = 0; owner < 4; ++owner) {
 #pragma unroll
     for (int i = 0; i < Quads::kMyKeys; ++i) {
-      const float weight = __shfl_sync(0xffffffffu, weights[i], owner, 4);
+      const float prob = __shfl_sync(0xffffffffu, probs[i], owner, 4);
 #pragma unroll
       for (int m = 0; m < QuadRow<Layout>::kMyPieces; ++m) {
         const typename Layout::Piece piece = value[Layout::at(i, owner, m, part)];
 #pragma unroll
         for (int w = 0; w < QuadRow<Layout>::kWords; ++w) {
-          const float2 v = tile::unpack<T>(kSkipZeros && weight == 0.0f ? 0u : word_of(piece, w));
-          mine.acc[m][2 * w] = fmaf(weight, v.x, mine.acc[m][2 * w]);
-          mine.acc[m][2 * w + 1] = fmaf(weight, v.y, mine.acc[m][2 * w + 1]);
+          const float2 v = tile::unpack<T>(kSkipZeros && prob == 0.0f ? 0u : word_of(piece, w));
+          mine.acc[m][2 * w] = fmaf(prob, v.x, mine.acc[m][2 * w]);
+          mine.acc[m][2 * w + 1] = fmaf(prob, v.y, mine.acc[m][2 * w + 1]);
         }
       }
     }
@@ -134,8 +140,8 @@ __device__ inline void attend_tile(const QuadBlock<T>& block, int t, const typen
                                    QuadRow<Layout>& mine) {
   float x[Quads::kMyKeys];
   dot_products<T, Layout>(x, query, key);
-  quad_scores(x, block.p.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
-              block.first_key(t) + quad_part());
+  quad_scores(x, block.p.scoring.scale_log2, block.some_hidden(t), block.view.band,
+              block.first_row + quad_row(), block.first_key(t) + quad_part());
   const float keep = quad_softmax(x, mine.state);
 #pragma unroll
   for (auto& piece : mine.acc)
@@ -171,7 +177,7 @@ __device__ inline void write_row(const QuadBlock<T>& block, QuadRow<Layout>& min
   for (int m = 0; m < QuadRow<Layout>::kMyPieces; ++m) {
 #pragma unroll
     for (float& a : mine.acc[m]) a *= inverse;
-    store_piece<T>(out, 4 * m + quad_part(), block.p.value_dim, mine.acc[m]);
+    store_piece<T>(out, 4 * m + quad_part(), block.p.sizes.value_dim, mine.acc[m]);
   }
   if (quad_part() == 0) block.write_lse(quad_row(), mine.state);
 }

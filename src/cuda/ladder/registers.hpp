@@ -1,4 +1,4 @@
-// Rung 8, registers: scores, softmax and weights never leave registers.
+// Rung 8, registers: scores, softmax and P never leave registers.
 //
 //   S fragments (two neighbouring 16x8)  --exp2, round to 16 bits-->  A fragment of P V, same thread, same
 //   place
@@ -17,8 +17,9 @@ namespace tessera::cuda::ladder {
 template <class T, int kDim>
 __global__ void __launch_bounds__(registers_config(kDim).threads(), registers_config(kDim).min_blocks)
     registers(const __grid_constant__ Params p) {
-  extern __shared__ __align__(128) char shared[];
-  sm80::attend_tile<registers_config(kDim), T, false>(p, shared, sm80::GridPlace{});
+  extern __shared__ __align__(128) char memory[];
+  sm80::attend_tile<registers_config(kDim), T, tile::PlainScores, sm80::Rows::of_16_bytes>(p, memory,
+                                                                                           sm80::GridTile{});
 }
 
 }  // namespace tessera::cuda::ladder

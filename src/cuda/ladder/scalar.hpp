@@ -20,41 +20,40 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
   extern __shared__ float columns[];
   const int rows = static_cast<int>(blockDim.x), lane = static_cast<int>(threadIdx.x);
   float* const query = columns + lane;
-  float* const acc = columns + p.dim * rows + lane;
+  float* const acc = columns + p.sizes.dim * rows + lane;
 
   const tile::BlockView<T> view =
       tile::block_view<T>(p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
   const int row = static_cast<int>(blockIdx.x) * rows + lane;
   if (row >= view.rows) return;
-  const tile::RowPlace at = view.place(row);
-  const tile::ScoreRow options = tile::score_row(p, view, at);
+  const tile::RowIndex at = view.index(row);
+  const tile::OptionScores score_of(p, view, at);
   const T* const source = tile::query_row(p, view, at);
-  for (int d = 0; d < p.dim; ++d) query[d * rows] = tile::to_float(source[d]);
-  for (int d = 0; d < p.value_dim; ++d) acc[d * rows] = 0.0f;
+  for (int d = 0; d < p.sizes.dim; ++d) query[d * rows] = tile::to_float(source[d]);
+  for (int d = 0; d < p.sizes.value_dim; ++d) acc[d * rows] = 0.0f;
 
   tile::SoftmaxState state = tile::empty_softmax();
   const tile::KeyRange range = tile::key_range(view.band, at.query, at.query);
   for (int j = range.begin; j < range.end; ++j) {
-    const T* const key = view.key + j * p.key_strides.row;
+    const T* const key = view.key + j * p.kv.key.strides.row;
     float dot = 0.0f;
-    for (int d = 0; d < p.dim; ++d) dot = fmaf(query[d * rows], tile::to_float(key[d]), dot);
-    const float score = tile::general_score(p, view.band, options, j, dot);
+    for (int d = 0; d < p.sizes.dim; ++d) dot = fmaf(query[d * rows], tile::to_float(key[d]), dot);
+    const float score = score_of(p, view.band, j, dot);
     if (score == tile::minus_infinity()) continue;  // contributes nothing, whatever its value row holds
 
-    const float keep = tile::raise_reference(state, score);
-    const float weight = exp2f(score - state.reference);
-    state.sum += weight;
-    const T* const value = view.value + j * p.value_strides.row;
-    for (int d = 0; d < p.value_dim; ++d) {
-      acc[d * rows] = fmaf(weight, tile::to_float(value[d]), acc[d * rows] * keep);
+    const float keep = tile::raise_row_max(state, score);
+    const float prob = exp2f(score - state.row_max);
+    state.sum += prob;
+    const T* const value = view.value + j * p.kv.value.strides.row;
+    for (int d = 0; d < p.sizes.value_dim; ++d) {
+      acc[d * rows] = fmaf(prob, tile::to_float(value[d]), acc[d * rows] * keep);
     }
   }
 
-  float keep = 1.0f;
-  if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[at.head * p.sinks_stride]);
+  const float keep = tile::join_sink(p, at.head, state);
   const float inverse = tile::inverse_sum(state) * keep;
   T* const out = tile::output_row(p, view, at);
-  for (int d = 0; d < p.value_dim; ++d) out[d] = tile::from_float<T>(acc[d * rows] * inverse);
+  for (int d = 0; d < p.sizes.value_dim; ++d) out[d] = tile::from_float<T>(acc[d * rows] * inverse);
   tile::write_lse(p, view, at, tile::log_sum_exp(state));
 }
 

@@ -78,10 +78,10 @@ __device__ inline void attend_shared(const Params& p) {
 
   const QuadBlock<T> block(p);
   QuadRow<Layout> mine;
-  load_tile<Layout>(query, block.query(), p.query_strides.row, block.rows(), p.dim);
+  load_tile<Layout>(query, block.query(), p.query.strides.row, block.rows(), p.sizes.dim);
   for (int t = 0; t < block.tiles(); ++t) {
-    load_tile<Layout>(key, block.key(t), p.key_strides.row, block.keys(t), p.dim);
-    load_tile<Layout>(value, block.value(t), p.value_strides.row, block.keys(t), p.value_dim);
+    load_tile<Layout>(key, block.key(t), p.kv.key.strides.row, block.keys(t), p.sizes.dim);
+    load_tile<Layout>(value, block.value(t), p.kv.value.strides.row, block.keys(t), p.sizes.value_dim);
     __syncthreads();  // the tiles are complete
     attend_tile<T, Layout>(block, t, query, key, value, mine);
     __syncthreads();  // nobody needs them any more

@@ -24,6 +24,13 @@ struct Strip {
   static constexpr int kSharedBytes = kScores + kRows * kScoreStride * 4;
 };
 
+struct StripShape {
+  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
+  static constexpr int shared_bytes(int dim) {
+    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
+  }
+};
+
 template <class T, int kDim>
 using StripBlock = Block<T, Strip<kDim>::kRows, Strip<kDim>::kKeys>;
 
@@ -69,7 +76,7 @@ __device__ inline void multiply_strip(unsigned key) {
   for (int n = 0; n < 2 * kTiles; ++n)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const tile::Place at = tile::place_in_c(lane_index(), 2 * h);
+      const tile::FragmentIndex at = tile::index_in_c(lane_index(), 2 * h);
       float2 pair = {s[n][2 * h], s[n][2 * h + 1]};
       if constexpr (kHalfSums) pair = tile::unpack<__half>(halves[n][h]);
       *reinterpret_cast<float2*>(scores + at.row * kStride + 8 * n + at.column) = pair;
@@ -85,12 +92,12 @@ __device__ inline float* my_scores() {
   return warp_scores<kDim>() + strip_row() * Strip<kDim>::kScoreStride + 4 * strip_half();
 }
 
-// Reads the lane's scores and turns them into weights; returns the factor for what was summed so far.
+// Reads the lane's scores and turns them into P; returns the factor for what was summed so far.
 template <class T, int kDim>
 __device__ inline float strip_softmax(float (&x)[Strip<kDim>::kMyKeys], const StripBlock<T, kDim>& block,
                                       int t, tile::SoftmaxState& state) {
   constexpr int kMyKeys = Strip<kDim>::kMyKeys;
-  const float scale = block.p.scale_log2;
+  const float scale = block.p.scoring.scale_log2;
   const float* const scores = my_scores<kDim>();
 #pragma unroll
   for (int i = 0; i < kMyKeys / 4; ++i) {
@@ -112,10 +119,10 @@ __device__ inline float strip_softmax(float (&x)[Strip<kDim>::kMyKeys], const St
 #pragma unroll
   for (int i = 1; i < kMyKeys; ++i) largest = fmaxf(largest, x[i]);
   largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-  const float keep = tile::raise_reference(state, largest);
+  const float keep = tile::raise_row_max(state, largest);
 #pragma unroll
   for (int i = 0; i < kMyKeys; ++i) {
-    x[i] = tile::fast_exp2(x[i] - state.reference);
+    x[i] = ptx::exp2_approx(x[i] - state.row_max);
     state.sum += x[i];
   }
   return keep;

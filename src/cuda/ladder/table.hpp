@@ -2,6 +2,8 @@
 // every function is defined beside its kernel's instances, in src/cuda/instances/ladder_<rung>.cu.
 #pragma once
 
+#include "cuda/dispatch.hpp"
+
 namespace tessera::cuda::ladder {
 
 // A kernel for one dtype and padded head dim, over a grid of (row tiles, heads, batch entries).
@@ -13,13 +15,13 @@ struct Rung {
 };
 
 // `dim` is 64 or 128: the larger of the two head dims, rounded up.
-Rung shared_padded(bool bf16, int dim);
-Rung shared(bool bf16, int dim);
-Rung async(bool bf16, int dim);
-Rung vector(bool bf16, int dim);  // from here on: rows 16-byte aligned, head dims multiples of 8
-Rung tensor_qk(bool bf16, int dim);
-Rung tensor_tiled(bool bf16, int dim);
-Rung tensor_tiled_f16(bool bf16, int dim);  // f16 alone
-Rung tensor_pv(bool bf16, int dim);
+Rung shared_padded(Element element, int dim);
+Rung shared(Element element, int dim);
+Rung async(Element element, int dim);
+Rung vector(Element element, int dim);  // from here on: rows 16-byte aligned, head dims multiples of 8
+Rung tensor_qk(Element element, int dim);
+Rung tensor_tiled(Element element, int dim);
+Rung tensor_tiled_f16(Element element, int dim);  // f16 alone
+Rung tensor_pv(Element element, int dim);
 
 }  // namespace tessera::cuda::ladder

@@ -34,13 +34,13 @@ __device__ inline void scale_fragments(FragmentOutput<kDim>& o, float factor) {
   }
 }
 
-// The lane's half row of weights, rounded, into the warp's tile of P: 8 bytes of every chunk.
+// The lane's half row of P, rounded, into the warp's tile of P: 8 bytes of every chunk.
 template <class T, int kDim>
-__device__ inline void store_weights(const float (&x)[Strip<kDim>::kMyKeys]) {
-  auto* const weights = reinterpret_cast<unsigned char*>(warp_scores<kDim>());
+__device__ inline void store_probs(const float (&x)[Strip<kDim>::kMyKeys]) {
+  auto* const probs = reinterpret_cast<unsigned char*>(warp_scores<kDim>());
 #pragma unroll
   for (int i = 0; i < Strip<kDim>::kMyKeys / 4; ++i) {
-    auto* const to = weights + chunk_offset<Strip<kDim>::kKeys>(strip_row(), i) + 8 * strip_half();
+    auto* const to = probs + chunk_offset<Strip<kDim>::kKeys>(strip_row(), i) + 8 * strip_half();
     *reinterpret_cast<uint2*>(to) =
         make_uint2(tile::pack<T>(x[4 * i], x[4 * i + 1]), tile::pack<T>(x[4 * i + 2], x[4 * i + 3]));
   }
@@ -50,13 +50,13 @@ template <class T, int kDim>
 __device__ inline void multiply_values(FragmentOutput<kDim>& o, unsigned value) {
   constexpr int kKeys = Strip<kDim>::kKeys;
   const int lane = lane_index();
-  const unsigned weights = ptx::shared_address(warp_scores<kDim>());
-  const LaneAddress<kKeys> weights_at(tile::ldmatrix_a(lane));
+  const unsigned probs = ptx::shared_address(warp_scores<kDim>());
+  const LaneAddress<kKeys> probs_at(tile::ldmatrix_a(lane));
   const LaneAddress<kDim> value_at(tile::ldmatrix_b_transposed(lane));
 #pragma unroll
   for (int k = 0; k < kKeys / 16; ++k) {
     unsigned a[4];
-    ptx::load_matrix_x4(a, weights_at(weights, 0, k));
+    ptx::load_matrix_x4(a, probs_at(probs, 0, k));
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       unsigned b[4];
@@ -108,7 +108,7 @@ __device__ inline void write_fragments(const StripBlock<T, kDim>& block, Fragmen
 #pragma unroll 4
   for (int n = lane; n < Strip<kDim>::kWarpRows * (kDim / 8); n += 32) {
     const int out_row = n / (kDim / 8), chunk = n % (kDim / 8);
-    if (!block.exists(first_row + out_row) || chunk * 8 >= block.p.value_dim) continue;
+    if (!block.exists(first_row + out_row) || chunk * 8 >= block.p.sizes.value_dim) continue;
     *reinterpret_cast<uint4*>(block.output(first_row + out_row) + chunk * 8) =
         *reinterpret_cast<const uint4*>(staged + chunk_offset<kDim>(out_row, chunk));
   }
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(Strip<kDim>::kThreads, 4) tensor_pv(const __gr
     float x[S::kMyKeys];
     scale_fragments<kDim>(o, strip_softmax<T, kDim>(x, block, t, state));
     __syncwarp();  // P takes the place of S
-    store_weights<T, kDim>(x);
+    store_probs<T, kDim>(x);
     __syncwarp();
     multiply_values<T, kDim>(o, ptx::shared_address(shared_memory) + Slots::value(t));
   }
@@ -148,12 +148,5 @@ __global__ void __launch_bounds__(Strip<kDim>::kThreads, 4) tensor_pv(const __gr
   __syncthreads();  // without a tile, others' copies of the query may still be on their way
   write_fragments<T, kDim>(StripBlock<T, kDim>(p), o, state);
 }
-
-struct TensorPvShape {
-  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
-  static constexpr int shared_bytes(int dim) {
-    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
-  }
-};
 
 }  // namespace tessera::cuda::ladder

@@ -41,7 +41,7 @@ __device__ inline void multiply_one_tile(float* scores, unsigned query, unsigned
   for (int n = 0; n < 2; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const tile::Place at = tile::place_in_c(lane, e);
+      const tile::FragmentIndex at = tile::index_in_c(lane, e);
       scores[at.row * TensorQk::kScoreStride + 8 * n + at.column] = s[n][e];
     }
 }
@@ -51,7 +51,7 @@ template <int kDim>
 using LaneOutput = float2[TensorQk::kWarpRows][kDim / 64];
 
 template <class T, int kDim, bool kSkipZeros>
-__device__ inline void add_values(LaneOutput<kDim>& acc, const float* weights, const unsigned char* value) {
+__device__ inline void add_values(LaneOutput<kDim>& acc, const float* probs, const unsigned char* value) {
   const int lane = lane_index();
 #pragma unroll 8
   for (int j = 0; j < Quads::kKeys; ++j) {
@@ -63,11 +63,11 @@ __device__ inline void add_values(LaneOutput<kDim>& acc, const float* weights, c
     }
 #pragma unroll
     for (int r = 0; r < TensorQk::kWarpRows; ++r) {
-      const float weight = weights[r * TensorQk::kScoreStride + j];
+      const float prob = probs[r * TensorQk::kScoreStride + j];
 #pragma unroll
       for (int m = 0; m < kDim / 64; ++m) {
-        const float2 v = tile::unpack<T>(kSkipZeros && weight == 0.0f ? 0u : words[m]);
-        acc[r][m] = {fmaf(weight, v.x, acc[r][m].x), fmaf(weight, v.y, acc[r][m].y)};
+        const float2 v = tile::unpack<T>(kSkipZeros && prob == 0.0f ? 0u : words[m]);
+        acc[r][m] = {fmaf(prob, v.x, acc[r][m].x), fmaf(prob, v.y, acc[r][m].y)};
       }
     }
   }
@@ -97,7 +97,7 @@ __device__ inline void write_rows(const QuadBlock<T>& block, int warp_row, LaneO
 #pragma unroll
     for (int m = 0; m < kDim / 64; ++m) {
       const int word = lane + 32 * m;
-      if (2 * word < block.p.value_dim) out[word] = tile::pack<T>(acc[r][m].x, acc[r][m].y);
+      if (2 * word < block.p.sizes.value_dim) out[word] = tile::pack<T>(acc[r][m].x, acc[r][m].y);
     }
   }
   if (quad_part() == 0 && block.exists(quad_row())) block.write_lse(quad_row(), state);
@@ -128,13 +128,13 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) tensor_qk(const __grid_con
     float* const mine = scores + quad_row() * kStride + quad_part();
 #pragma unroll
     for (int i = 0; i < Quads::kMyKeys; ++i) x[i] = mine[4 * i];
-    quad_scores(x, p.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
+    quad_scores(x, p.scoring.scale_log2, block.some_hidden(t), block.view.band, block.first_row + quad_row(),
                 block.first_key(t) + quad_part());
     scale_rows<kDim>(acc, quad_softmax(x, state));
 #pragma unroll
     for (int i = 0; i < Quads::kMyKeys; ++i) mine[4 * i] = x[i];
     const bool zeros = any_zero(x);
-    __syncwarp();  // the weights of a warp's rows come from that warp alone
+    __syncwarp();  // P of a warp's rows comes from that warp alone
 
     const unsigned char* const value = shared_memory + Slots::value(t);
     if (zeros) {

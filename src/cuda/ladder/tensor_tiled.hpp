@@ -4,7 +4,7 @@
 //   P V, still scalar:        lanes 0-15: dims 0-3  4-7  8-11 ...     (0-7, 8-15, ... for a head dim of 128)
 //   8 rows x 4 dims a lane    lanes 16-31: the same for the other 8 rows
 //
-// A value is unpacked once for eight rows, and a weight read once for four dims (eight), four keys (two) at a
+// A value is unpacked once for eight rows, and a P read once for four dims (eight), four keys (two) at a
 // time. The second kernel accumulates Q K^T in 16 bits: half the registers, less accuracy.
 #pragma once
 
@@ -35,7 +35,7 @@ template <class T, int kDim, bool kSkipZeros>
 __device__ inline void add_values(StripOutput<kDim>& acc, const unsigned char* value) {
   constexpr int kDims = kLaneDims<kDim>, kStep = 16 / kDims;  // keys at once
   const int lane = lane_index(), first = lane % 16 * kDims;
-  const float* const weights = warp_scores<kDim>() + lane / 16 * Strip<kDim>::kScoreStride;
+  const float* const probs = warp_scores<kDim>() + lane / 16 * Strip<kDim>::kScoreStride;
 #pragma unroll 1
   for (int j = 0; j < Strip<kDim>::kKeys; j += kStep) {
     unsigned words[kStep][kDims / 2];
@@ -52,22 +52,22 @@ __device__ inline void add_values(StripOutput<kDim>& acc, const unsigned char* v
     }
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-      const float* const from = weights + 2 * r * Strip<kDim>::kScoreStride + j;
-      float weight[kStep];
+      const float* const from = probs + 2 * r * Strip<kDim>::kScoreStride + j;
+      float prob[kStep];
       if constexpr (kStep == 4) {
         const float4 four = *reinterpret_cast<const float4*>(from);
-        weight[0] = four.x, weight[1] = four.y, weight[2] = four.z, weight[3] = four.w;
+        prob[0] = four.x, prob[1] = four.y, prob[2] = four.z, prob[3] = four.w;
       } else {
         const float2 two = *reinterpret_cast<const float2*>(from);
-        weight[0] = two.x, weight[1] = two.y;
+        prob[0] = two.x, prob[1] = two.y;
       }
 #pragma unroll
       for (int e = 0; e < kStep; ++e)
 #pragma unroll
         for (int w = 0; w < kDims / 2; ++w) {
-          const float2 v = tile::unpack<T>(kSkipZeros && weight[e] == 0.0f ? 0u : words[e][w]);
-          acc[r][2 * w] = fmaf(weight[e], v.x, acc[r][2 * w]);
-          acc[r][2 * w + 1] = fmaf(weight[e], v.y, acc[r][2 * w + 1]);
+          const float2 v = tile::unpack<T>(kSkipZeros && prob[e] == 0.0f ? 0u : words[e][w]);
+          acc[r][2 * w] = fmaf(prob[e], v.x, acc[r][2 * w]);
+          acc[r][2 * w + 1] = fmaf(prob[e], v.y, acc[r][2 * w + 1]);
         }
     }
   }
@@ -84,7 +84,7 @@ __device__ inline void write_rows(const StripBlock<T, kDim>& block, StripOutput<
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     const int out_row = first_row + 2 * r + lane / 16;
-    if (!block.exists(out_row) || first >= block.p.value_dim) continue;
+    if (!block.exists(out_row) || first >= block.p.sizes.value_dim) continue;
     T* const out = block.output(out_row) + first;
     if constexpr (kDims == 8) {
       ptx::store_words(out, tile::pack<T>(acc[r][0], acc[r][1]), tile::pack<T>(acc[r][2], acc[r][3]),
@@ -143,12 +143,5 @@ __global__ void __launch_bounds__(Strip<kDim>::kThreads, 4)
     tensor_tiled_f16(const __grid_constant__ Params p) {
   attend_tiled<T, kDim, true>(p);
 }
-
-struct TensorTiledShape {
-  static constexpr int kRows = Strip<64>::kRows, kThreads = Strip<64>::kThreads;
-  static constexpr int shared_bytes(int dim) {
-    return dim <= 64 ? Strip<64>::kSharedBytes : Strip<128>::kSharedBytes;
-  }
-};
 
 }  // namespace tessera::cuda::ladder

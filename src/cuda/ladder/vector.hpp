@@ -41,9 +41,4 @@ __global__ void __launch_bounds__(Quads::kThreads, 4) vector(const __grid_consta
   write_row<T, Layout>(QuadBlock<T>(p), mine);
 }
 
-struct VectorShape {
-  static constexpr int kRows = Quads::kRows, kThreads = Quads::kThreads;
-  static constexpr int shared_bytes(int dim) { return 5 * Quads::kRows * dim * 2; }  // Q, and K and V twice
-};
-
 }  // namespace tessera::cuda::ladder

@@ -7,7 +7,7 @@ namespace tessera::cuda::ptx {
 __device__ inline void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Makes the initialised barriers visible to the copy engine and to the other blocks of the cluster.
+// Makes the initialised barriers visible to TMA and to the other blocks of the cluster.
 __device__ inline void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

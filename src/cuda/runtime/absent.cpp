@@ -1,7 +1,6 @@
 // The CUDA part of a build without nvcc: no kernels, no GPU, and sentences that say so.
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "cuda/runtime/tensor_map.hpp"
 
 namespace tessera::cuda {
 
@@ -12,23 +11,33 @@ namespace {
 
 constexpr const char* kAbsent = "this build of Tessera has no CUDA kernels";
 
-core::Status absent() { return {TESSERA_DEVICE_UNAVAILABLE, kAbsent}; }
+class Absent final : public Runtime {
+ public:
+  bool in_build() const override { return false; }
+  const Gpu* find_gpu(int, std::string* why) const override {
+    if (why != nullptr) *why = kAbsent;
+    return nullptr;
+  }
+  core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return absent(); }
+  core::Status make_ready(const Step&, int) const override { return absent(); }
+  core::Status launch(const Step&, const core::Addresses&, const tessera_device&) const override {
+    return absent();
+  }
+  core::Status inspect(const void*, int, unsigned, unsigned, Function*) const override { return absent(); }
+  core::Status code_arch(const void*, int, int*) const override { return absent(); }
+  core::Status encode(const BoxedTensor&, TensorMap*) const override { return absent(); }
+  core::Status move_map(TensorMap*, void*) const override { return absent(); }
+
+ private:
+  static core::Status absent() { return {TESSERA_DEVICE_UNAVAILABLE, kAbsent}; }
+};
 
 }  // namespace
 
-bool in_build() { return false; }
-
-const Gpu* find_gpu(int, std::string* why) {
-  if (why != nullptr) *why = kAbsent;
-  return nullptr;
+const Runtime& build_runtime() {
+  static const Absent none;
+  return none;
 }
-
-void pretend_gpus(std::vector<Gpu>) {}
-core::Status check_reachable(const core::Problem&, const tessera_device&) { return absent(); }
-core::Status launch(const Launch&, void*, const tessera_device&) { return absent(); }
-core::Status inspect(const void*, const tessera_device&, unsigned, unsigned, Function*) { return absent(); }
-int code_arch(const void*, int) { return 0; }
-core::Status encode(const BoxedTensor&, TensorMap*) { return absent(); }
 
 }  // namespace runtime
 }  // namespace tessera::cuda

@@ -1,29 +1,28 @@
-// Does a problem's memory, and its stream, belong to the GPU that is to compute it? Asked before every
-// launch: a wrong pointer would otherwise come back as a fault that takes the whole CUDA context along.
-#include "cuda/runtime/cuda_call.hpp"
-#include "cuda/runtime/runtime.hpp"
+// Do a call's memory and its stream belong to the GPU that is to compute it? Asked before the first launch
+// with a set of addresses: a wrong pointer would otherwise come back as a fault that takes the whole CUDA
+// context along.
+#include "cuda/runtime/cuda_runtime.hpp"
 #include "cuda/runtime/sentences.hpp"
-#include "cuda/runtime/tensors.hpp"
 
 namespace tessera::cuda::runtime {
 namespace {
 
-core::Status check_memory(std::string_view tensor, const void* data, int wanted) {
+core::Status check_one(std::string_view tensor, const void* data, int wanted) {
   cudaPointerAttributes attributes{};
   if (core::Status s = checked(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
       !s.ok())
     return s;
   switch (attributes.type) {
     case cudaMemoryTypeUnregistered:
-      return check_place(tensor, Place::host, 0, wanted);
+      return check_memory_kind(tensor, MemoryKind::host, 0, wanted);
     case cudaMemoryTypeHost:
       // Pinned memory that was registered under another address for GPUs is not usable by this one.
-      return check_place(tensor, attributes.devicePointer == data ? Place::pinned_host : Place::host, 0,
-                         wanted);
+      return check_memory_kind(
+          tensor, attributes.devicePointer == data ? MemoryKind::pinned_host : MemoryKind::host, 0, wanted);
     case cudaMemoryTypeManaged:
-      return check_place(tensor, Place::managed, attributes.device, wanted);
+      return check_memory_kind(tensor, MemoryKind::managed, attributes.device, wanted);
     default:
-      return check_place(tensor, Place::gpu, attributes.device, wanted);
+      return check_memory_kind(tensor, MemoryKind::gpu, attributes.device, wanted);
   }
 }
 
@@ -53,13 +52,16 @@ core::Status check_stream(void* stream, int wanted) {
 
 }  // namespace
 
-core::Status check_reachable(const core::Problem& problem, const tessera_device& device) {
+core::Status CudaRuntime::check_memory(const core::Addresses& at, const tessera_device& device) const {
   if (core::Status s = check_stream(device.stream, device.index); !s.ok()) return s;
   const CurrentGpu current(device.index);
   if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
-  return for_each_tensor(problem, [&](std::string_view name, const void* data) {
-    return check_memory(name, data, device.index);
-  });
+  for (const core::TensorField& field : core::kTensorFields.values) {
+    if (at[field.id] == nullptr) continue;
+    if (core::Status s = check_one(field.name, at[field.id], device.index); !s.ok()) return s;
+  }
+  if (device.workspace == nullptr) return {};
+  return check_one("device.workspace", device.workspace, device.index);
 }
 
 }  // namespace tessera::cuda::runtime

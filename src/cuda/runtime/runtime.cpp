@@ -1,12 +1,14 @@
-// GPUs, launches and what the compiler made of a kernel; see runtime.hpp. cudart is linked statically and
-// loads the driver when it is first asked, so that one binary runs on machines without either.
-#include "cuda/runtime/runtime.hpp"
-
+// GPUs, launches and what the compiler made of a kernel.
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
+#include <vector>
 
-#include "cuda/runtime/cuda_call.hpp"
-#include "cuda/runtime/remembered.hpp"
+#include "cuda/runtime/cuda_runtime.hpp"
 #include "cuda/runtime/sentences.hpp"
 
 namespace tessera::cuda::runtime {
@@ -14,9 +16,7 @@ namespace {
 
 struct Found {
   std::vector<Gpu> gpus;
-  std::vector<std::size_t> window_bytes;  // the largest access-policy window of each
-  std::string why_none;                   // empty if there is any
-  bool pretended = false;
+  std::string why_none;  // empty if there is any
 };
 
 Gpu read_gpu(int index, const cudaDeviceProp& p) {
@@ -29,6 +29,7 @@ Gpu read_gpu(int index, const cudaDeviceProp& p) {
   gpu.shared_sm_bytes = static_cast<int>(p.sharedMemPerMultiprocessor);
   gpu.l2_bytes = p.l2CacheSize;
   gpu.l2_persisting_bytes = p.persistingL2CacheMaxSize;
+  gpu.l2_window_bytes = p.accessPolicyMaxWindowSize;
   gpu.memory_bytes = static_cast<std::int64_t>(p.totalGlobalMem);
   return gpu;
 }
@@ -43,7 +44,6 @@ Found look() {
     error = cudaGetDeviceProperties(&properties, n);
     if (error != cudaSuccess) break;
     found.gpus.push_back(read_gpu(n, properties));
-    found.window_bytes.push_back(static_cast<std::size_t>(properties.accessPolicyMaxWindowSize));
   }
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
   if (error != cudaSuccess) {
@@ -54,8 +54,8 @@ Found look() {
   return found;
 }
 
-Found& found() {
-  static Found once = look();
+const Found& found() {
+  static const Found once = look();
   return once;
 }
 
@@ -70,15 +70,13 @@ void set_aside_l2(const Gpu& gpu) {
   if (cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, bytes) != cudaSuccess) (void)cudaGetLastError();
 }
 
-cudaLaunchAttribute window_attribute(const Launch& launch, int index) {
-  const Gpu& gpu = found().gpus[static_cast<std::size_t>(index)];
-  const std::size_t most = found().window_bytes[static_cast<std::size_t>(index)];
+cudaLaunchAttribute window_attribute(const Gpu& gpu, std::size_t bytes, void* from) {
   set_aside_l2(gpu);
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeAccessPolicyWindow;
   cudaAccessPolicyWindow& window = attribute.val.accessPolicyWindow;
-  window.base_ptr = const_cast<void*>(launch.l2_window);
-  window.num_bytes = std::min(launch.l2_window_bytes, most);
+  window.base_ptr = from;
+  window.num_bytes = std::min(bytes, static_cast<std::size_t>(gpu.l2_window_bytes));
   // More than fits would throw itself out again: then only a share of the accesses persists.
   window.hitRatio = std::min(1.0f, static_cast<float>(gpu.l2_persisting_bytes) /
                                        static_cast<float>(std::max<std::size_t>(window.num_bytes, 1)));
@@ -87,55 +85,69 @@ cudaLaunchAttribute window_attribute(const Launch& launch, int index) {
   return attribute;
 }
 
-// Dynamic shared memory past 48 KB has to be asked for, once per function and GPU.
-cudaError_t allow_shared(const void* function, int gpu, unsigned bytes, std::atomic<int>** remembered) {
-  static Remembered allowed;
-  std::atomic<int>* most = allowed.of(function, gpu);
-  *remembered = most;
-  if (most != nullptr && most->load(std::memory_order_relaxed) >= static_cast<int>(bytes)) return cudaSuccess;
-  const cudaError_t error =
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error == cudaSuccess && most != nullptr)
-    most->store(static_cast<int>(bytes), std::memory_order_relaxed);
-  return error;
+// What make_ready has asked for: asking CUDA again would take a quarter of a microsecond for every plan.
+class Ready {
+ public:
+  bool has(const void* function, int gpu, unsigned shared_bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = shared_bytes_.find({function, gpu});
+    return found != shared_bytes_.end() && found->second >= shared_bytes;
+  }
+  void add(const void* function, int gpu, unsigned shared_bytes) {
+    const std::lock_guard lock(mutex_);
+    shared_bytes_[{function, gpu}] = shared_bytes;
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    shared_bytes_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<const void*, int>, unsigned> shared_bytes_;
+};
+
+Ready& ready() {
+  static Ready all;
+  return all;
 }
 
-cudaError_t try_launch(const Launch& launch, void* params, const tessera_device& device) {
+// Dynamic shared memory past 48 KB has to be asked for.
+cudaError_t allow_shared(const void* function, unsigned bytes) {
+  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+}
+
+cudaError_t try_launch(const Step& step, void* params, void* key, const tessera_device& device) {
   const CurrentGpu current(device.index);
   if (current.error() != cudaSuccess) return current.error();
-  std::atomic<int>* allowed = nullptr;
-  if (launch.shared_bytes > 0) {
-    const cudaError_t error = allow_shared(launch.function, device.index, launch.shared_bytes, &allowed);
-    if (error != cudaSuccess) return error;
-  }
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.attrs = attributes;
-  config.gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
-  config.blockDim = dim3(launch.threads);
-  config.dynamicSmemBytes = launch.shared_bytes;
+  config.gridDim = dim3(step.grid[0], step.grid[1], step.grid[2]);
+  config.blockDim = dim3(step.threads);
+  config.dynamicSmemBytes = step.shared_bytes;
   config.stream = static_cast<cudaStream_t>(device.stream);
-  if (launch.l2_window_bytes > 0) attributes[config.numAttrs++] = window_attribute(launch, device.index);
-  if (launch.starts_early) {
+  if (step.l2_window_bytes > 0) {
+    const Gpu& gpu = found().gpus[static_cast<std::size_t>(device.index)];
+    attributes[config.numAttrs++] = window_attribute(gpu, step.l2_window_bytes, key);
+  }
+  if (step.pdl) {
     cudaLaunchAttribute& early = attributes[config.numAttrs++];
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
   }
   void* arguments[] = {params};
-  const cudaError_t error = cudaLaunchKernelExC(&config, launch.function, arguments);
-  // After a reset of the device the limit is the default again, whatever is remembered.
-  if (error != cudaSuccess && allowed != nullptr) allowed->store(Remembered::kUnknown);
-  return error;
+  return cudaLaunchKernelExC(&config, step.function, arguments);
 }
-
-// Which of the fat binary's parts a GPU runs: its own arch, else code for sm_80 (as such or through PTX).
-int arch_in_binary(int arch) { return arch == 89 || arch == 90 ? arch : 80; }
 
 }  // namespace
 
-bool in_build() { return true; }
+const Runtime& build_runtime() {
+  static const CudaRuntime cuda;
+  return cuda;
+}
 
-const Gpu* find_gpu(int index, std::string* why) {
+const Gpu* CudaRuntime::find_gpu(int index, std::string* why) const {
   const Found& all = found();
   std::string reason;
   if (!all.why_none.empty()) {
@@ -151,33 +163,53 @@ const Gpu* find_gpu(int index, std::string* why) {
   return nullptr;
 }
 
-void pretend_gpus(std::vector<Gpu> gpus) {
-  Found& all = found();
-  all = Found{std::move(gpus), {}, "", true};
-  all.window_bytes.resize(all.gpus.size(), 0);
-  for (std::size_t n = 0; n < all.gpus.size(); ++n) all.gpus[n].index = static_cast<int>(n);
-  if (all.gpus.empty())
-    all.why_none = why_no_gpu({100, "cudaErrorNoDevice", ""}, CUDART_VERSION, CUDART_VERSION);
+core::Status CudaRuntime::make_ready(const Step& step, int gpu) const {
+  if (step.shared_bytes == 0 || ready().has(step.function, gpu, step.shared_bytes)) return {};
+  const CurrentGpu current(gpu);
+  if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
+  core::Status status =
+      checked(allow_shared(step.function, step.shared_bytes), "cudaFuncSetAttribute for the shared memory");
+  if (status.ok()) ready().add(step.function, gpu, step.shared_bytes);
+  return status;
 }
 
-core::Status launch(const Launch& launch, void* params, const tessera_device& device) {
-  const cudaError_t error = try_launch(launch, params, device);
+core::Status CudaRuntime::launch(const Step& step, const core::Addresses& at,
+                                 const tessera_device& device) const {
+  alignas(64) std::byte params[Step::kMostParams];
+  std::memcpy(params, step.params.data(), step.params_bytes);
+  if (core::Status s = step.place(params, at); !s.ok()) return s;
+  const cudaError_t error = try_launch(step, params, at[core::TensorId::key], device);
   if (error == cudaSuccess) return {};
   (void)cudaGetLastError();  // reported here; the caller's next check must not see it again
-  return launch_failed(launch, describe(error));
+  ready().clear();           // after a reset of the device nothing holds that was asked for before
+  return launch_failed(step, describe(error));
 }
 
-core::Status inspect(const void* function, const tessera_device& device, unsigned threads,
-                     unsigned shared_bytes, Function* out) {
-  const CurrentGpu current(device.index);
+core::Status CudaRuntime::code_arch(const void* function, int gpu, int* out) const {
+  static std::array<std::atomic<int>, 64> known{};
+  std::atomic<int>* const mine =
+      gpu < static_cast<int>(known.size()) ? &known[static_cast<std::size_t>(gpu)] : nullptr;
+  *out = mine == nullptr ? 0 : mine->load(std::memory_order_relaxed);
+  if (*out != 0) return {};
+  const CurrentGpu current(gpu);
+  if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
+  cudaFuncAttributes attributes{};
+  core::Status status = checked(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
+  *out = attributes.ptxVersion;
+  if (status.ok() && mine != nullptr) mine->store(*out, std::memory_order_relaxed);
+  return status;
+}
+
+core::Status CudaRuntime::inspect(const void* function, int gpu, unsigned threads, unsigned shared_bytes,
+                                  Function* out) const {
+  const CurrentGpu current(gpu);
   if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
   cudaFuncAttributes attributes{};
   if (core::Status s = checked(cudaFuncGetAttributes(&attributes, function), "cudaFuncGetAttributes");
       !s.ok())
     return s;
-  std::atomic<int>* allowed = nullptr;
-  if (core::Status s = checked(allow_shared(function, device.index, shared_bytes, &allowed),
-                               "cudaFuncSetAttribute for the shared memory");
+  if (core::Status s =
+          checked(allow_shared(function, shared_bytes), "cudaFuncSetAttribute for the shared memory");
       !s.ok())
     return s;
   out->registers = attributes.numRegs;
@@ -187,25 +219,6 @@ core::Status inspect(const void* function, const tessera_device& device, unsigne
   return checked(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, function,
                                                                static_cast<int>(threads), shared_bytes),
                  "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-}
-
-int code_arch(const void* function, int device_index) {
-  static Remembered known;
-  if (found().pretended) {
-    const Gpu* gpu = find_gpu(device_index, nullptr);
-    return gpu == nullptr ? 0 : arch_in_binary(gpu->arch);
-  }
-  std::atomic<int>* slot = known.of(function, device_index);
-  if (slot != nullptr && slot->load(std::memory_order_relaxed) != Remembered::kUnknown)
-    return slot->load(std::memory_order_relaxed);
-  const CurrentGpu current(device_index);
-  cudaFuncAttributes attributes{};
-  if (current.error() != cudaSuccess || cudaFuncGetAttributes(&attributes, function) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return 0;
-  }
-  if (slot != nullptr) slot->store(attributes.ptxVersion, std::memory_order_relaxed);
-  return attributes.ptxVersion;
 }
 
 }  // namespace tessera::cuda::runtime

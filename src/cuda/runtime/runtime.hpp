@@ -1,6 +1,6 @@
 // The one thin seam to CUDA: which GPUs there are, what memory is theirs, and launching a kernel. Nothing
-// else in the library calls the CUDA runtime. A build without nvcc has the same functions from absent.cpp:
-// no GPU is ever found there.
+// else in the library calls the CUDA runtime. What is behind it: CUDA (runtime.cpp), nothing (absent.cpp, a
+// build without nvcc), or whatever a test puts in its place.
 #pragma once
 
 #include <tessera/tessera.h>
@@ -8,14 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "core/problem.hpp"
+#include "core/kernel.hpp"
 #include "core/status.hpp"
+#include "cuda/runtime/step.hpp"
+#include "cuda/runtime/tensor_map.hpp"
 
 namespace tessera::cuda::runtime {
 
-struct Gpu {
+struct Gpu : core::Hardware {
   int index = 0;
   std::string name;  // "NVIDIA H200"
   int arch = 0;      // 10 * major + minor: 80, 89, 90
@@ -24,38 +25,9 @@ struct Gpu {
   int shared_sm_bytes = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t l2_persisting_bytes = 0;  // most that may be set aside for persisting accesses
+  std::int64_t l2_window_bytes = 0;      // the largest window of an access policy
   std::int64_t memory_bytes = 0;
 };
-
-bool in_build();  // false: this build has no CUDA part
-
-// The GPU, or null and a sentence in *why: no driver, a driver too old, no such index, below sm_80.
-// Asked once per process and remembered; cheap afterwards.
-const Gpu* find_gpu(int index, std::string* why);
-// For tests of the selector: from now on these are the GPUs that find_gpu knows; nothing can be launched.
-void pretend_gpus(std::vector<Gpu> gpus);
-
-// Memory and stream of a problem belong to this GPU (or are reachable from it).
-core::Status check_reachable(const core::Problem& problem, const tessera_device& device);
-// For the CPU: none of the tensors is GPU memory. Costs nothing in a process that never loaded a driver.
-core::Status check_on_host(const core::Problem& problem);
-
-// One kernel launch; every kernel takes one struct by value.
-struct Launch {
-  const char* kernel = "";  // for the error message
-  const void* function = nullptr;
-  unsigned grid[3] = {1, 1, 1};
-  unsigned threads = 1;
-  unsigned shared_bytes = 0;
-  // The kernel waits by itself for those before it in the stream (ptx/dependent_launch.hpp) and may be
-  // started before they have ended.
-  bool starts_early = false;
-  // Rung 10: accesses to this window are kept in L2 if it can; 0 bytes = no window.
-  const void* l2_window = nullptr;
-  std::size_t l2_window_bytes = 0;
-};
-
-core::Status launch(const Launch& launch, void* params, const tessera_device& device);
 
 // What the compiler and the GPU made of a kernel.
 struct Function {
@@ -65,9 +37,39 @@ struct Function {
   int code_arch = 0;      // the virtual arch its code was compiled from: 80, 89 or 90
   int blocks_per_sm = 0;  // with these threads and this much dynamic shared memory
 };
-core::Status inspect(const void* function, const tessera_device& device, unsigned threads,
-                     unsigned shared_bytes, Function* out);
-// code_arch alone, remembered per function: what a launch needs to know to pick its tile sizes.
-int code_arch(const void* function, int device_index);
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  [[nodiscard]] virtual bool in_build() const { return true; }  // false: this build has no CUDA part
+  // The GPU, or null and a sentence in *why (which may be null): no driver, a driver too old, no such index,
+  // below sm_80. Asked once per process and remembered; cheap afterwards.
+  virtual const Gpu* find_gpu(int index, std::string* why) const = 0;
+
+  // The stream, every tensor and the workspace belong to this GPU or can be used by it.
+  [[nodiscard]] virtual core::Status check_memory(const core::Addresses& at,
+                                                  const tessera_device& device) const = 0;
+
+  // Once for a step, before the first launch.
+  [[nodiscard]] virtual core::Status make_ready(const Step& step, int gpu) const = 0;
+  [[nodiscard]] virtual core::Status launch(const Step& step, const core::Addresses& at,
+                                            const tessera_device& device) const = 0;
+  virtual core::Status inspect(const void* function, int gpu, unsigned threads, unsigned shared_bytes,
+                               Function* out) const = 0;
+  // Function::code_arch alone, which is the same for all functions of a build: cheap when asked again.
+  virtual core::Status code_arch(const void* function, int gpu, int* out) const = 0;
+  virtual core::Status encode(const BoxedTensor& tensor, TensorMap* map) const = 0;
+  // The same map for a tensor elsewhere.
+  virtual core::Status move_map(TensorMap* map, void* data) const = 0;
+};
+
+const Runtime& build_runtime();  // this build's own
+// In use now: this build's own, unless a test has put another in its place.
+const Runtime& current();
+void stand_in(const Runtime* other);  // for tests; null puts this build's own back
+
+inline bool in_build() { return current().in_build(); }
+inline const Gpu* find_gpu(int index, std::string* why) { return current().find_gpu(index, why); }
 
 }  // namespace tessera::cuda::runtime

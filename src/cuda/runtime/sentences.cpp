@@ -85,24 +85,24 @@ core::Status call_failed(std::string_view what, const CudaError& error) {
   return {status_code(error.code), fmt::format("{} failed: {} ({})", what, error.text, error.name)};
 }
 
-core::Status launch_failed(const Launch& launch, const CudaError& error) {
+core::Status launch_failed(const Step& step, const CudaError& error) {
   core::Status status{status_code(error.code),
                       fmt::format("kernel {} was not launched (grid {} x {} x {}, {} threads, {} bytes of "
                                   "shared memory): {} ({})",
-                                  launch.kernel, launch.grid[0], launch.grid[1], launch.grid[2],
-                                  launch.threads, launch.shared_bytes, error.text, error.name)};
+                                  step.kernel, step.grid[0], step.grid[1], step.grid[2], step.threads,
+                                  step.shared_bytes, error.text, error.name)};
   if (error.code == kInvalidHandle) status.message += "; device.stream must be a stream of this process";
   return status;
 }
 
-core::Status check_place(std::string_view tensor, Place place, int owner, int wanted) {
-  if (place == Place::host) {
+core::Status check_memory_kind(std::string_view tensor, MemoryKind kind, int owner, int wanted) {
+  if (kind == MemoryKind::host) {
     return core::invalid(fmt::format(
         "{} is host memory, but device.kind is 2 (cuda); memory of GPU {} is accepted, and pinned or "
         "managed memory",
         tensor, wanted));
   }
-  if (place == Place::gpu && owner != wanted) {
+  if (kind == MemoryKind::gpu && owner != wanted) {
     return core::invalid(
         fmt::format("{} is memory of GPU {}, but device.index is {}", tensor, owner, wanted));
   }

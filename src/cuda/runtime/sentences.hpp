@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/status.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "cuda/runtime/step.hpp"
 
 namespace tessera::cuda::runtime {
 
@@ -28,12 +28,12 @@ std::string why_too_old(int index, std::string_view name, int arch);
 tessera_status status_code(int cuda_error);
 core::Status call_failed(std::string_view what, const CudaError& error);
 // With the kernel and its geometry, which is what one needs to know to find out why.
-core::Status launch_failed(const Launch& launch, const CudaError& error);
+core::Status launch_failed(const Step& step, const CudaError& error);
 
 // Where a tensor's memory lies.
-enum class Place { host, pinned_host, managed, gpu };
+enum class MemoryKind { host, pinned_host, managed, gpu };
 // OK if the GPU `wanted` may use it; `owner` is the GPU that the memory belongs to.
-core::Status check_place(std::string_view tensor, Place place, int owner, int wanted);
+core::Status check_memory_kind(std::string_view tensor, MemoryKind kind, int owner, int wanted);
 core::Status check_stream_device(int owner, int wanted);
 
 }  // namespace tessera::cuda::runtime

@@ -1,31 +1,34 @@
+// The driver's two functions for tensor maps, asked for when the first one is needed, so that nothing has to
+// be linked.
 #include "cuda/runtime/tensor_map.hpp"
 
 #include <cuda.h>
 #include <fmt/format.h>
 
-#include "cuda/runtime/cuda_call.hpp"
+#include "cuda/runtime/cuda_runtime.hpp"
 
 namespace tessera::cuda::runtime {
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode find_encode() {
+template <class Function>
+Function* driver_function(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  constexpr unsigned kSince = 12000;  // the version of CUDA that brought it
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kSince, cudaEnableDefault,
-                                       &found) != cudaSuccess)
+  constexpr unsigned kSince = 12000;  // the version of CUDA that brought them
+  if (cudaGetDriverEntryPointByVersion(name, &function, kSince, cudaEnableDefault, &found) != cudaSuccess)
     (void)cudaGetLastError();
-  return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
+  return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
+}
+
+core::Status no_function(std::string_view name) {
+  return {TESSERA_DEVICE_UNAVAILABLE, fmt::format("the NVIDIA driver has no {}", name)};
 }
 
 }  // namespace
 
-core::Status encode(const BoxedTensor& t, TensorMap* map) {
-  static const Encode function = find_encode();
-  if (function == nullptr)
-    return {TESSERA_DEVICE_UNAVAILABLE, "the NVIDIA driver has no cuTensorMapEncodeTiled"};
+core::Status CudaRuntime::encode(const BoxedTensor& t, TensorMap* map) const {
+  static auto* const function = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+  if (function == nullptr) return no_function("cuTensorMapEncodeTiled");
   constexpr cuuint32_t kOneByOne[4] = {1, 1, 1, 1};
   const cuuint32_t box[4] = {64, t.box_rows, 1, 1};
   const CUresult result = function(
@@ -40,6 +43,16 @@ core::Status encode(const BoxedTensor& t, TensorMap* map) {
                   "x {}; strides in bytes: {}, {}, {})",
                   static_cast<int>(result), t.extents[0], t.extents[1], t.extents[2], t.extents[3],
                   t.strides_bytes[0], t.strides_bytes[1], t.strides_bytes[2])};
+}
+
+core::Status CudaRuntime::move_map(TensorMap* map, void* data) const {
+  static auto* const function =
+      driver_function<decltype(cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
+  if (function == nullptr) return no_function("cuTensorMapReplaceAddress");
+  const CUresult result = function(reinterpret_cast<CUtensorMap*>(map), data);
+  if (result == CUDA_SUCCESS) return {};
+  return {TESSERA_INTERNAL,
+          fmt::format("cuTensorMapReplaceAddress failed with error {}", static_cast<int>(result))};
 }
 
 }  // namespace tessera::cuda::runtime

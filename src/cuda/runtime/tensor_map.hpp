@@ -1,14 +1,11 @@
-// Tensor maps: what the bulk tensor copy engine of sm_90 is told of a tensor. The driver writes them; it is
-// asked for its function when the first one is needed, so that nothing has to be linked.
+// Tensor maps: what the TMA unit of sm_90 is told of a tensor. The driver writes them.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "core/status.hpp"
-
 namespace tessera::cuda {
-struct TensorMap;  // ptx/tensor_copy.hpp
+struct TensorMap;  // ptx/tma.hpp
 }
 
 namespace tessera::cuda::runtime {
@@ -24,7 +21,5 @@ struct BoxedTensor {
 
   bool operator==(const BoxedTensor&) const = default;
 };
-
-core::Status encode(const BoxedTensor& tensor, TensorMap* map);
 
 }  // namespace tessera::cuda::runtime

@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "cuda/runtime/runtime.hpp"
+#include "cuda/estimate.hpp"
 #include "cuda/sm80/dispatch.hpp"
+#include "cuda/steps.hpp"
 #include "cuda/translate.hpp"
 
 namespace tessera::cuda::sm80 {
@@ -25,107 +26,97 @@ std::array<Functions, kRows> functions_of(std::index_sequence<I...>) {
 const void* function_for(const core::Problem& p, Variant variant) {
   static const auto f16 = functions_of<Element::f16>(std::make_index_sequence<kRows>());
   static const auto bf16 = functions_of<Element::bf16>(std::make_index_sequence<kRows>());
+  return (p.dtype == TESSERA_BF16 ? bf16 : f16)[row_for(p)].of(variant);
+}
+
+std::string_view name_of(Variant variant) {
+  return variant == Variant::plain ? "plain" : variant == Variant::small ? "small" : "general";
+}
+
+std::int64_t row_blocks(const core::Problem& p, const Config& c) {
+  return divide_up(p.queries * p.group(), c.rows());
+}
+
+Config config_of(const core::Problem& p, int code_arch, Variant variant) {
   const HeadDims dims = padded_dims(p);
-  const auto* const found = std::find_if(std::begin(kHeadDims), std::end(kHeadDims), [&](const HeadDims& d) {
-    return d.dim == dims.dim && d.value_dim == dims.value_dim;
-  });
-  const auto index = static_cast<std::size_t>(found - std::begin(kHeadDims));
-  return (p.dtype == TESSERA_BF16 ? bf16 : f16)[index].of(variant);
+  return config_for(code_arch, dims.dim, dims.value_dim, variant);
 }
 
-core::Status supports(const core::Problem& p) {
-  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
-    return core::unsupported(
-        fmt::format("dtype is {}; f16 and bf16 are accepted", core::dtype_name(p.dtype)));
-  }
-  const int most = kHeadDims[kRows - 1].dim;
-  if (p.dim > most || p.value_dim > most) {
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most));
-  }
-  return within_limits(p);
+core::Status supports(const core::Problem& p) { return tensor_cores_take(p, kHeadDims[kRows - 1].dim); }
+
+// Against sm90's plain variant, for head dims to 64 and beyond, as measured on an H200 (docs/sm90.md, "Which
+// variant"); the second of a pair is the variant for few rows.
+constexpr double kRate[2][2] = {{0.75, 0.48}, {0.54, 0.33}};
+
+core::Estimate estimate(const core::Problem& p, const core::Device& device) {
+  return {estimate_us(p, gpu_of(device).arch, gpu_of(device).sms), ""};
 }
 
-std::int64_t blocks(const core::Problem& p, const Config& c) {
-  return (p.queries * p.group() + c.rows() - 1) / c.rows() * p.kv_heads * p.batch;
+std::string words(const core::Sizes& p, const Config& c, Variant variant) {
+  return fmt::format("{} variant: blocks of {} rows, {} keys at a time{}{}{}", name_of(variant), c.rows(),
+                     c.tile_keys(),
+                     c.key_splits > 1 ? fmt::format(" shared by {} groups of warps", c.key_splits) : "",
+                     p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
+                     padding_words(p, c.dim, c.value_dim));
 }
 
-core::Launch geometry(const core::Problem& p, const tessera_device& device) {
-  core::Launch launch;
-  std::string why;
-  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, &why);
-  if (gpu == nullptr) return launch;
-  const Variant variant = variant_for(p, gpu->arch, gpu->sms);
-  const HeadDims dims = padded_dims(p);
-  const Config c = config_for(code_arch_of(gpu->arch), dims.dim, dims.value_dim, variant);
-  launch.work_items = blocks(p, c);
-  launch.threads = c.threads();
-  launch.reason =
-      fmt::format("{} variant: blocks of {} rows, {} keys at a time{}{}{}",
-                  variant == Variant::plain   ? "plain"
-                  : variant == Variant::small ? "small"
-                                              : "general",
-                  c.rows(), c.tile_keys(),
-                  c.key_splits > 1 ? fmt::format(" shared by {} groups of warps", c.key_splits) : "",
-                  p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
-                  padding_words(p, dims.dim, dims.value_dim));
-  return launch;
-}
-
-core::Status launch(const core::Problem& p, const tessera_device& device, const core::Launch&) {
-  std::string why;
-  const runtime::Gpu* const gpu = runtime::find_gpu(device.index, &why);
-  if (gpu == nullptr) return {TESSERA_DEVICE_UNAVAILABLE, why};
-  const Variant variant = variant_for(p, gpu->arch, gpu->sms);
-  const HeadDims dims = padded_dims(p);
-  runtime::Launch run;
-  run.kernel = "sm80";
-  run.function = function_for(p, variant);
-  // What the code in this process was compiled for: on a GPU newer than this build it comes from PTX.
-  const int arch = runtime::code_arch(run.function, device.index);
-  const Config c = config_for(arch, dims.dim, dims.value_dim, variant);
-  run.starts_early = starts_early(arch);
-  run.grid[0] = static_cast<unsigned>((p.queries * p.group() + c.rows() - 1) / c.rows());
-  run.grid[1] = static_cast<unsigned>(p.kv_heads);
-  run.grid[2] = static_cast<unsigned>(p.batch);
-  run.threads = static_cast<unsigned>(c.threads());
-  run.shared_bytes = static_cast<unsigned>(c.shared_bytes());
-  Params params = translate(p, static_cast<int>(p.group()));
-  return runtime::launch(run, &params, device);
+core::Status prepare(const core::Problem& p, const core::Device& device,
+                     std::shared_ptr<const core::Prepared>* out) {
+  const runtime::Gpu& gpu = gpu_of(device);
+  const Variant variant = variant_for(p, gpu.arch, gpu.sms);
+  auto made = std::make_shared<Steps>();
+  runtime::Step& step = made->add();
+  step.kernel = "sm80";
+  set_params(&step, p, static_cast<int>(p.group()));
+  step.function = function_for(p, variant);
+  int arch = 0;
+  if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
+  const Config c = config_of(p, arch, variant);
+  step.pdl = pdl(arch);
+  step.grid[0] = static_cast<unsigned>(row_blocks(p, c));
+  step.grid[1] = static_cast<unsigned>(p.kv_heads);
+  step.grid[2] = static_cast<unsigned>(p.batch);
+  step.threads = static_cast<unsigned>(c.threads());
+  step.shared_bytes = static_cast<unsigned>(c.shared_bytes());
+  *out = made;
+  return made->finish(gpu.index, row_blocks(p, c) * p.kv_heads * p.batch,
+                      [sizes = core::Sizes(p), c, variant] { return words(sizes, c, variant); });
 }
 
 }  // namespace
 
-HeadDims padded_dims(const core::Problem& p) {
-  for (const HeadDims& d : kHeadDims) {
-    if (p.dim <= d.dim && p.value_dim <= d.value_dim) return d;
-  }
-  return kHeadDims[kRows - 1];
+std::size_t row_for(const core::Problem& p) {
+  std::size_t row = 0;
+  while (row + 1 < kRows && (p.dim > kHeadDims[row].dim || p.value_dim > kHeadDims[row].value_dim)) ++row;
+  return row;
 }
+
+HeadDims padded_dims(const core::Problem& p) { return kHeadDims[row_for(p)]; }
 
 // Too few blocks of the plain variant to give every SM one: smaller blocks, more of them.
 Variant variant_for(const core::Problem& p, int arch, int sms) {
-  if (!rows_of_16_bytes(p) || !plain_scores(p) || p.scale <= 0) return Variant::general;
-  const HeadDims dims = padded_dims(p);
-  if (!has_small(dims.dim)) return Variant::plain;
-  const Config plain = config_for(code_arch_of(arch), dims.dim, dims.value_dim, Variant::plain);
-  return blocks(p, plain) < sms ? Variant::small : Variant::plain;
+  if (!rows_of_16_bytes(p) || !plain_scores(p) || p.scoring.scale <= 0) return Variant::general;
+  if (!has_small(padded_dims(p).dim)) return Variant::plain;
+  const Config plain = config_of(p, code_arch_of(arch), Variant::plain);
+  return row_blocks(p, plain) * p.kv_heads * p.batch < sms ? Variant::small : Variant::plain;
 }
 
-Tiling tiling_for(const core::Problem& p, int arch, Variant variant) {
-  const HeadDims dims = padded_dims(p);
-  const Config c = config_for(code_arch_of(arch), dims.dim, dims.value_dim, variant);
-  return {c.rows(), blocks(p, c)};
+double estimate_us(const core::Problem& p, int arch, int sms) {
+  const Variant variant = variant_for(p, arch, sms);
+  const Config c = config_of(p, code_arch_of(arch), variant);
+  const double share = share_of(p, c.rows() / p.group());
+  const double tiles = std::max(rounds(row_blocks(p, c) * p.kv_heads * p.batch, sms) * share, 1.0);
+  return tiles * c.rows() / kRate[c.dim > 64 ? 1 : 0][variant == Variant::small ? 1 : 0] * row_us(p);
 }
 
 core::Kernel production_row() {
-  core::Kernel row{};
+  core::Kernel row;
   row.name = "sm80";
   row.summary =
       "production: mma.sync and cp.async, fused softmax in registers; f16 and bf16, head dims to 256";
   row.supports = supports;
-  row.geometry = geometry;
-  row.launch = launch;
+  row.estimate = estimate;
+  row.prepare = prepare;
   row.budget = {255, 227 * 1024, 64};  // docs/sm80.md, "Registers"
   row.symbol = "sm80::attend<";
   return row;

@@ -9,31 +9,17 @@
 namespace tessera::cuda::sm80 {
 
 template <Config C>
-__device__ inline void start_rows(Rows<C>& rows, Output<C>& o) {
+__device__ inline void start_rows(RowState<C>& rows, Output<C>& o) {
 #pragma unroll
-  for (int m = 0; m < C.row_tiles; ++m)
+  for (int m = 0; m < C.row_tiles; ++m) tile::clear(o[m]);
 #pragma unroll
-    for (int n = 0; n < C.value_dim / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) o[m][n][e] = 0.0f;
-#pragma unroll
-  for (int r = 0; r < Rows<C>::kCount; ++r) {
-    rows.reference[r] = tile::kLowest;
-    rows.sum[r] = 0.0f;
-  }
-}
-
-// Sums of a row's four threads.
-template <Config C>
-__device__ inline void join_sums(Rows<C>& rows) {
-#pragma unroll
-  for (int r = 0; r < Rows<C>::kCount; ++r) rows.sum[r] = tile::quad_sum(rows.sum[r]);
+  for (int m = 0; m < C.row_tiles; ++m) rows.tiles[m] = tile::empty_rows();
 }
 
 // Splits 1, 2, ... leave their results in the ring, which nobody uses any more; split 0 takes them in, in
 // that order.
 template <Config C>
-__device__ inline void merge_splits(Rows<C>& rows, Output<C>& o, float* memory) {
+__device__ inline void merge_splits(RowState<C>& rows, Output<C>& o, float* memory) {
   constexpr int kWarpFloats = C.row_tiles * 16 * (C.value_dim + 8);
   const int thread = ptx::thread_x(), lane = thread % 32, warp = thread / 32;
   const int row_warp = warp % C.row_warps, split = warp / C.row_warps;
@@ -47,9 +33,9 @@ __device__ inline void merge_splits(Rows<C>& rows, Output<C>& o, float* memory) 
 #pragma unroll
         for (int e = 0; e < 4; ++e) mine[32 * at++] = o[m][n][e];
 #pragma unroll
-    for (int r = 0; r < Rows<C>::kCount; ++r) {
-      mine[32 * at++] = rows.reference[r];
-      mine[32 * at++] = rows.sum[r];
+    for (int r = 0; r < 2 * C.row_tiles; ++r) {
+      mine[32 * at++] = rows.tiles[r / 2].row_max[r % 2];
+      mine[32 * at++] = rows.tiles[r / 2].sum[r % 2];
     }
   }
   __syncthreads();
@@ -63,11 +49,11 @@ __device__ inline void merge_splits(Rows<C>& rows, Output<C>& o, float* memory) 
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int r = 2 * m + h;
-        tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
+        tile::SoftmaxState state = rows.tiles[m].of(h);
         const tile::MergeFactors f =
             tile::merge(state, {theirs[32 * (kRowsAt + 2 * r)], theirs[32 * (kRowsAt + 2 * r + 1)]});
-        rows.reference[r] = state.reference;
-        rows.sum[r] = state.sum;
+        rows.tiles[m].row_max[h] = state.row_max;
+        rows.tiles[m].sum[h] = state.sum;
 #pragma unroll
         for (int n = 0; n < C.value_dim / 8; ++n)
 #pragma unroll
@@ -82,19 +68,18 @@ __device__ inline void merge_splits(Rows<C>& rows, Output<C>& o, float* memory) 
 // Divides, writes lse, and rounds O into the warp's own rows of the query tile. Returns which of the warp's
 // rows (one bit each) came out NaN although their sum did not: see tile/careful.hpp.
 template <Config C, class T>
-__device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>& view, Rows<C>& rows,
+__device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>& view, RowState<C>& rows,
                                        Output<C>& o, char* staged, int lane, int warp_row, int first_row) {
   unsigned suspects = 0;
 #pragma unroll
   for (int m = 0; m < C.row_tiles; ++m)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int r = 2 * m + h, row = warp_row + thread_row(lane, m, h);
-      tile::SoftmaxState state = {rows.reference[r], rows.sum[r]};
+      const int row = warp_row + thread_row(lane, m, h);
+      tile::SoftmaxState state = rows.tiles[m].of(h);
       const bool there = first_row + row < view.rows;
-      const tile::RowPlace at = view.place(there ? first_row + row : 0);
-      float keep = 1.0f;
-      if (p.sinks != nullptr) keep = tile::add_sink(state, p.sinks[at.head * p.sinks_stride]);
+      const tile::RowIndex at = view.index(there ? first_row + row : 0);
+      const float keep = tile::join_sink(p, at.head, state);
       const float inverse = tile::inverse_sum(state) * keep;
       if (there && lane % 4 == 0) tile::write_lse(p, view, at, tile::log_sum_exp(state));
       float check = 0.0f;
@@ -116,35 +101,35 @@ __device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>
   return suspects;
 }
 
-template <Config C, class T, bool kAligned>
+template <Config C, class T, Rows kRows>
 __device__ inline void store_rows(const Params& p, const tile::BlockView<T>& view, const char* staged,
                                   int lane, int warp_row, int first_row) {
   constexpr int kChunks = C.value_dim / 8, kWarpRows = C.row_tiles * 16;
 #pragma unroll 2
   for (int n = lane; n < kWarpRows * kChunks; n += 32) {
     const int row = warp_row + n / kChunks, chunk = n % kChunks;
-    if (first_row + row >= view.rows || chunk * 8 >= p.value_dim) continue;
-    T* const out = tile::output_row(p, view, view.place(first_row + row)) + chunk * 8;
+    if (first_row + row >= view.rows || chunk * 8 >= p.sizes.value_dim) continue;
+    T* const out = tile::output_row(p, view, view.index(first_row + row)) + chunk * 8;
     const uint4 words = *reinterpret_cast<const uint4*>(staged + chunk_offset<C.dim>(row, chunk));
-    if constexpr (kAligned) {
+    if constexpr (kRows == Rows::of_16_bytes) {
       *reinterpret_cast<uint4*>(out) = words;
     } else {
       const auto* const elements = reinterpret_cast<const unsigned short*>(&words);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        if (chunk * 8 + e < p.value_dim) reinterpret_cast<unsigned short*>(out)[e] = elements[e];
+        if (chunk * 8 + e < p.sizes.value_dim) reinterpret_cast<unsigned short*>(out)[e] = elements[e];
       }
     }
   }
 }
 
-template <Config C, class T, bool kGeneral>
+template <Config C, class T, Rows kRows>
 __device__ inline void write_rows(const Params& p, const tile::BlockView<T>& view, int pack_index,
-                                  Rows<C>& rows, Output<C>& o, char* staged, int first_row) {
+                                  RowState<C>& rows, Output<C>& o, char* staged, int first_row) {
   const int thread = ptx::thread_x(), lane = thread % 32,
             warp_row = thread / 32 % C.row_warps * C.row_tiles * 16;
   unsigned suspects = finish_rows<C, T>(p, view, rows, o, staged, lane, warp_row, first_row);
-  store_rows<C, T, !kGeneral>(p, view, staged, lane, warp_row, first_row);
+  store_rows<C, T, kRows>(p, view, staged, lane, warp_row, first_row);
   if (suspects == 0) return;
   __syncwarp();
   for (; suspects != 0; suspects &= suspects - 1) {

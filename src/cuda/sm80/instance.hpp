@@ -1,7 +1,7 @@
 // What an instance file compiles: the kernels of one dtype and head dim.
 #pragma once
 
-#include "cuda/ptx/dependent_launch.hpp"
+#include "cuda/ptx/pdl.hpp"
 #include "cuda/sm80/dispatch.hpp"
 #include "cuda/sm80/kernel.hpp"
 
@@ -13,37 +13,31 @@ inline constexpr int kArch = __CUDA_ARCH__ / 10;
 inline constexpr int kArch = 80;  // the host pass of the compiler: launch bounds mean nothing there
 #endif
 
-template <Element kElement>
-struct ElementType;
-template <>
-struct ElementType<Element::f16> {
-  using Type = __half;
-};
-template <>
-struct ElementType<Element::bf16> {
-  using Type = __nv_bfloat16;
-};
-
 template <Element kElement, int kDim, int kValueDim, Variant kVariant>
 __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).threads(),
                                   config_for(kArch, kDim, kValueDim, kVariant).min_blocks)
     attend(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];
-  if constexpr (starts_early(kArch)) {
-    ptx::let_next_kernel_start();
-    ptx::await_kernels_before();
+  if constexpr (pdl(kArch)) {
+    ptx::launch_dependents();
+    ptx::wait_for_dependencies();
   }
-  attend_tile<config_for(kArch, kDim, kValueDim, kVariant), typename ElementType<kElement>::Type,
-              kVariant == Variant::general>(p, shared, GridPlace{});
+  constexpr Config kConfig = config_for(kArch, kDim, kValueDim, kVariant);
+  using T = tile::ElementType<kElement>;
+  if constexpr (kVariant == Variant::general) {
+    attend_tile<kConfig, T, tile::OptionScores, Rows::of_any_alignment>(p, shared, GridTile{});
+  } else {
+    attend_tile<kConfig, T, tile::PlainScores, Rows::of_16_bytes>(p, shared, GridTile{});
+  }
 }
 
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
-  Functions f{reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>), nullptr,
-              reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>)};
-  if constexpr (has_small(kDim)) {
-    f.small = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::small>);
-  }
+  Functions f;
+  f[Variant::plain] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>);
+  f[Variant::general] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>);
+  if constexpr (has_small(kDim))
+    f[Variant::small] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::small>);
   return f;
 }
 

@@ -20,7 +20,7 @@ namespace tessera::cuda::sm80 {
 // Which tile a block is at, asked again whenever it is needed: the loop has no register to keep it in.
 // Grid: row tiles, packs of heads, batch entries. The row tiles of one head run side by side and share its
 // K and V in L2; where the last of them sees most keys it comes first, so that none is left over at the end.
-struct GridPlace {
+struct GridTile {
   __device__ int row_tile(const Params& p) const {
     return p.longest_first != 0 ? static_cast<int>(gridDim.x) - 1 - ptx::block_x() : ptx::block_x();
   }
@@ -28,15 +28,15 @@ struct GridPlace {
   __device__ int batch(const Params&) const { return ptx::block_z(); }
 };
 
-// kGeneral: every option of the interface and any alignment. Else: band and key lengths, 16-byte rows.
-template <Config C, class T, bool kGeneral>
+// Policy: what happens to scores (tile/score.hpp). kRows: how rows lie in memory (loads.hpp).
+template <Config C, class T, class Policy, Rows kRows>
 struct Block {
   const Params& p;
   const tile::BlockView<T>& view;
   unsigned shared;  // the query tile's address; the ring follows
   Lanes<C> lanes;
-  TileWalk<T, C.dim, C.tile_keys(), C.threads(), !kGeneral, C.query_in_registers> keys;
-  TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), !kGeneral, C.query_in_registers> values;
+  TileWalk<T, C.dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> keys;
+  TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> values;
   int first_row;  // of the block
   int length;     // keys from the first tile's start to the last one seen
   float factor;
@@ -47,35 +47,36 @@ struct Block {
         view(block_view),
         shared(memory),
         lanes(memory),
-        keys(view.key, p.key_strides.row, first_tile_key(range)),
-        values(view.value, p.value_strides.row, first_tile_key(range)),
+        keys(view.key, p.kv.key.strides.row, first_tile_key(range)),
+        values(view.value, p.kv.value.strides.row, first_tile_key(range)),
         first_row(row),
         length(range.end - first_tile_key(range)),
-        factor(kGeneral ? 1.0f : p.scale_log2) {}
+        factor(Policy::factor(p)) {}
 
   __device__ static int first_tile_key(const tile::KeyRange& range) {
     return range.begin / C.tile_keys() * C.tile_keys();
   }
 
   __device__ void start_query() const {
-    load_rows<T, C.dim, C.rows(), C.threads(), !kGeneral>(shared, p.dim, first_row, view.rows, [&](int row) {
-      return tile::query_row(p, view, view.place(row));
-    });
+    load_rows<T, C.dim, C.rows(), C.threads(), kRows>(
+        shared, p.sizes.dim, first_row, view.rows,
+        [&](int row) { return tile::query_row(p, view, view.index(row)); });
   }
   __device__ void start_key(int t) {
     const int end = length - t * C.tile_keys();
     if (end > 0)
-      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.dim, p.key_strides.row, end);
+      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.sizes.dim,
+                     p.kv.key.strides.row, end);
   }
   __device__ void start_value(int t) {
     const int end = length - t * C.tile_keys();
     if (end > 0)
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
-                       p.value_dim, p.value_strides.row, end);
+                       p.sizes.value_dim, p.kv.value.strides.row, end);
   }
   // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
   __device__ static bool needs_mask(int t, int2 unmasked) {
-    return kGeneral || t < unmasked.x || t >= unmasked.y;
+    return Policy::kEveryTile || t < unmasked.x || t >= unmasked.y;
   }
 
   // Which keys every row sees and which tiles need no masking: worked out once, kept where it costs no
@@ -103,20 +104,19 @@ struct Block {
 #pragma unroll
     for (int r = 0; r < 2 * C.row_tiles; ++r) {
       const int row = warp_first + thread_row(thread, r / 2, r % 2);
-      const auto score = [&](int n, int e) -> float& { return s[r / 2][n][2 * (r % 2) + e]; };
-      if constexpr (kGeneral) {
-        const tile::RowPlace at = view.place(min(first_row + row, view.rows - 1));
-        tile::apply_options<C.keys>(p, view.band, tile::score_row(p, view, at), key0, score);
+      if constexpr (Policy::kEveryTile) {
+        const tile::RowIndex at = view.index(min(first_row + row, view.rows - 1));
+        Policy(p, view, at).apply(p, view.band, key0, s[r / 2], r % 2);
       } else {
         const int2 visible = ptx::load_shared_8(shared + C.visible_offset() + row * 8);
-        tile::hide_by_position<C.keys>(visible.x - key0, visible.y - key0, score);
+        Policy::hide(s[r / 2], r % 2, visible.x - key0, visible.y - key0);
       }
     }
   }
 
   // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
   template <bool kLast, bool kMaskNext>
-  __device__ void step(int i, Scores<C>& s, Rows<C>& rows, Output<C>& o, const Query<C>& q, bool& grew) {
+  __device__ void step(int i, Scores<C>& s, RowState<C>& rows, Output<C>& o, const Query<C>& q, bool& grew) {
     ptx::wait_copies<C.stages - 2>();
     __syncthreads();
     if constexpr (!kLast) {
@@ -125,17 +125,17 @@ struct Block {
     }
     ptx::commit_copies();
     if (grew) rescale<C>(rows, o, factor);
-    Weights<C> w;
+    Probs<C> probs;
     if constexpr (kLast) {
-      take_weights<C, T>(w, s, rows, o, factor);
-      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
+      take_probs<C, T>(probs, s, rows, o, factor);
+      multiply_probs_value<C, T>(o, probs, lanes.value_of(i));
     } else if constexpr (C.overlap) {
       Scores<C> next;
       multiply_query_key<C, T>(next, q, lanes.query, lanes.key_of(i + 1));
-      take_weights<C, T>(w, s, rows, o, factor);
+      take_probs<C, T>(probs, s, rows, o, factor);
       if constexpr (kMaskNext) mask(next, i + 1);
       grew = look_at<C>(next, rows, factor);
-      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
+      multiply_probs_value<C, T>(o, probs, lanes.value_of(i));
 #pragma unroll
       for (int m = 0; m < C.row_tiles; ++m)
 #pragma unroll
@@ -143,15 +143,15 @@ struct Block {
 #pragma unroll
           for (int e = 0; e < 4; ++e) s[m][n][e] = next[m][n][e];
     } else {
-      take_weights<C, T>(w, s, rows, o, factor);
-      multiply_weights_value<C, T>(o, w, lanes.value_of(i));
+      take_probs<C, T>(probs, s, rows, o, factor);
+      multiply_probs_value<C, T>(o, probs, lanes.value_of(i));
       multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(i + 1));
       if constexpr (kMaskNext) mask(s, i + 1);
       grew = look_at<C>(s, rows, factor);
     }
   }
 
-  __device__ void attend(const tile::KeyRange& range, Rows<C>& rows, Output<C>& o) {
+  __device__ void attend(const tile::KeyRange& range, RowState<C>& rows, Output<C>& o) {
     start_query();
     start_key(0);
     ptx::commit_copies();
@@ -190,31 +190,32 @@ struct Block {
   }
 };
 
-template <Config C, class T, bool kGeneral, class Place>
-__device__ inline void attend_tile(const Params& p, char* shared, Place place) {
-  Rows<C> rows;
+template <Config C, class T, class Policy, Rows kRows, class WhichTile>
+__device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile_at) {
+  RowState<C> rows;
   Output<C> o;
   {
-    const tile::BlockView<T> view = tile::block_view<T>(p, place.batch(p), place.pack_index(p));
-    const int first_row = place.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
+    const tile::BlockView<T> view = tile::block_view<T>(p, tile_at.batch(p), tile_at.pack_index(p));
+    const int first_row = tile_at.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
     const tile::KeyRange range =
         tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
-    Block<C, T, kGeneral> block(p, view, range, first_row, ptx::shared_address(shared));
+    Block<C, T, Policy, kRows> block(p, view, range, first_row, ptx::shared_address(shared));
     if (block.length > 0) {
       block.attend(range, rows, o);
     } else {
       start_rows<C>(rows, o);
     }
   }
-  join_sums<C>(rows);
+#pragma unroll
+  for (int m = 0; m < C.row_tiles; ++m) tile::join_sums(rows.tiles[m]);
   if constexpr (C.key_splits > 1) {
     __syncthreads();  // the ring is free now
     merge_splits<C>(rows, o, reinterpret_cast<float*>(shared + C.query_bytes()));
     if (ptx::thread_x() / 32 >= C.row_warps) return;
   }
-  const int pack_index = place.pack_index(p);
-  write_rows<C, T, kGeneral>(p, tile::block_view<T>(p, place.batch(p), pack_index), pack_index, rows, o,
-                             shared, place.row_tile(p) * C.rows());
+  const int pack_index = tile_at.pack_index(p);
+  write_rows<C, T, kRows>(p, tile::block_view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,
+                          shared, tile_at.row_tile(p) * C.rows());
 }
 
 }  // namespace tessera::cuda::sm80

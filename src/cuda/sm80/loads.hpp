@@ -13,6 +13,9 @@ namespace tessera::cuda::sm80 {
 using tile::chunk_offset;
 using tile::fragment_address;
 
+// How rows of query, key, value and output lie: whole chunks of 16 bytes, or any elements.
+enum class Rows { of_16_bytes, of_any_alignment };
+
 // One chunk by plain loads, for rows that are not 16-byte aligned or not a multiple of 8 elements long.
 template <class T>
 __device__ inline void copy_elements(unsigned to, const T* from, int count) {
@@ -28,7 +31,7 @@ __device__ inline void copy_elements(unsigned to, const T* from, int count) {
 
 // kRows rows from `first` on, wherever row_pointer(r) says that row r lies: for queries, whose heads may be
 // packed.
-template <class T, int kDim, int kRows, int kThreads, bool kAligned, class RowPointer>
+template <class T, int kDim, int kRows, int kThreads, Rows kLie, class RowPointer>
 __device__ inline void load_rows(unsigned to, int dim, int first, int end, const RowPointer& row_pointer) {
   constexpr int kChunks = kDim / 8;
 #pragma unroll 4
@@ -37,7 +40,7 @@ __device__ inline void load_rows(unsigned to, int dim, int first, int end, const
     const bool there = first + row < end && chunk * 8 < dim;
     const unsigned slot = to + chunk_offset<kDim>(row, chunk);
     const T* const from = row_pointer(there ? first + row : 0) + (there ? chunk * 8 : 0);
-    if constexpr (kAligned) {
+    if constexpr (kLie == Rows::of_16_bytes) {
       ptx::copy_async_16(slot, from, there);
     } else {
       copy_elements(slot, from, there ? dim - chunk * 8 : 0);
@@ -47,7 +50,7 @@ __device__ inline void load_rows(unsigned to, int dim, int first, int end, const
 
 // The same for K and V, tile after tile. Rows are a fixed stride apart, so a thread keeps one pointer and
 // walks: a copy costs two additions and a comparison, not an address from scratch.
-template <class T, int kDim, int kRows, int kThreads, bool kAligned, bool kKeepPlace>
+template <class T, int kDim, int kRows, int kThreads, Rows kLie, bool kKeepIndex>
 struct TileWalk {
   static constexpr int kChunks = kDim / 8, kCopies = kRows * kChunks;
   static constexpr int kPassRows = kThreads / kChunks;  // rows that the threads cover at once
@@ -65,8 +68,8 @@ struct TileWalk {
 
   // `end`: rows from the tile's first to the end of the sequence.
   __device__ void load_next(unsigned to, int dim, long long stride, int end) {
-    // A thread's place, kept in registers where there are some to spare, else worked out every time.
-    const int thread = kKeepPlace ? static_cast<int>(threadIdx.x) : ptx::thread_x();
+    // A thread's row and chunk, kept in registers where there are some to spare, else worked out every time.
+    const int thread = kKeepIndex ? static_cast<int>(threadIdx.x) : ptx::thread_x();
     const int row = thread / kChunks, chunk = thread % kChunks;
     const unsigned offset = chunk_offset<kDim>(row, chunk);
     const bool mine = (kActive == kThreads || row < kPassRows) && chunk * 8 < dim;
@@ -78,7 +81,7 @@ struct TileWalk {
       const unsigned slot =
           to + (kSwizzleRepeats ? offset + i * kPassRows * kDim * 2 : chunk_offset<kDim>(r, chunk));
       if ((kActive == kThreads || row < kPassRows) && (kRows % kPassRows == 0 || r < kRows)) {
-        if constexpr (kAligned) {
+        if constexpr (kLie == Rows::of_16_bytes) {
           ptx::copy_async_16(slot, at, there);
         } else {
           copy_elements(slot, at, there ? dim - chunk * 8 : 0);

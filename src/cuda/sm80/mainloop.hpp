@@ -9,17 +9,18 @@
 #include "cuda/ptx/matrix.hpp"
 #include "cuda/sm80/config.hpp"
 #include "cuda/sm80/loads.hpp"
+#include "cuda/tile/accumulator.hpp"
 #include "cuda/tile/element.hpp"
 #include "cuda/tile/fragments.hpp"
 
 namespace tessera::cuda::sm80 {
 
 template <Config C>
-using Scores = float[C.row_tiles][C.keys / 8][4];
+using Scores = tile::Accumulator<C.keys>[C.row_tiles];
 template <Config C>
-using Weights = unsigned[C.row_tiles][C.keys / 16][4];
+using Probs = tile::ProbsTile<C.keys>[C.row_tiles];
 template <Config C>
-using Output = float[C.row_tiles][C.value_dim / 8][4];
+using Output = tile::Accumulator<C.value_dim>[C.row_tiles];
 template <Config C>
 using Query = unsigned[C.query_in_registers ? C.row_tiles : 1][C.query_in_registers ? C.dim / 16 : 1][4];
 
@@ -31,8 +32,8 @@ struct Lanes {
   __device__ explicit Lanes(unsigned shared) {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
     const int row = warp % C.row_warps * C.row_tiles * 16, split = warp / C.row_warps;
-    const tile::Place a = tile::ldmatrix_a(lane), b = tile::ldmatrix_b(lane),
-                      bt = tile::ldmatrix_b_transposed(lane);
+    const tile::FragmentIndex a = tile::ldmatrix_a(lane), b = tile::ldmatrix_b(lane),
+                              bt = tile::ldmatrix_b_transposed(lane);
     query = shared + row * C.dim * 2 + chunk_offset<C.dim>(a.row, a.column);
     key = shared + C.query_bytes() + split * C.keys * C.dim * 2 + chunk_offset<C.dim>(b.row, b.column);
     value = shared + C.query_bytes() + C.stages * C.key_bytes() + split * C.keys * C.value_dim * 2 +
@@ -45,13 +46,9 @@ struct Lanes {
 template <Config C, class T>
 __device__ inline void multiply_query_key(Scores<C>& s, const Query<C>& q, unsigned query, unsigned key) {
 #pragma unroll
-  for (int m = 0; m < C.row_tiles; ++m)
+  for (int m = 0; m < C.row_tiles; ++m) tile::clear(s[m]);
 #pragma unroll
-    for (int n = 0; n < C.keys / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[m][n][e] = 0.0f;
-#pragma unroll
-  for (int k = 0; k < C.dim / 16; ++k) {
+  for (int k = 0; k < C.dim / tile::kDepth<T>; ++k) {
     unsigned a[C.row_tiles][4];
 #pragma unroll
     for (int m = 0; m < C.row_tiles; ++m) {
@@ -76,17 +73,17 @@ __device__ inline void multiply_query_key(Scores<C>& s, const Query<C>& q, unsig
 }
 
 template <Config C, class T>
-__device__ inline void multiply_weights_value(Output<C>& o, const Weights<C>& w, unsigned value) {
+__device__ inline void multiply_probs_value(Output<C>& o, const Probs<C>& probs, unsigned value) {
 #pragma unroll
-  for (int k = 0; k < C.keys / 16; ++k) {
+  for (int k = 0; k < C.keys / tile::kDepth<T>; ++k) {
 #pragma unroll
     for (int n = 0; n < C.value_dim / 16; ++n) {
       unsigned b[4];
       ptx::load_matrix_x4_transposed(b, fragment_address<C.value_dim>(value, 16 * k, n));
 #pragma unroll
       for (int m = 0; m < C.row_tiles; ++m) {
-        ptx::mma_f32<T>(o[m][2 * n], w[m][k], b[0], b[1]);
-        ptx::mma_f32<T>(o[m][2 * n + 1], w[m][k], b[2], b[3]);
+        ptx::mma_f32<T>(o[m][2 * n], probs[m][k], b[0], b[1]);
+        ptx::mma_f32<T>(o[m][2 * n + 1], probs[m][k], b[2], b[3]);
       }
     }
   }

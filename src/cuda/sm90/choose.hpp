@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/kernel.hpp"
-#include "cuda/sm90/rows.hpp"
+#include "cuda/sm90/configs.hpp"
 
 namespace tessera::cuda::sm90 {
 
@@ -14,8 +14,7 @@ core::Kernel production_row();
 // How a problem is cut up; see schedule.hpp.
 struct Choice {
   Variant variant;
-  Config config;
-  int rows;                // of a row tile
+  Tiling tiling;
   std::int64_t row_tiles;  // of a head
   std::int64_t total;      // of all heads and batch entries
   bool unequal;            // later tiles of a head are more work
@@ -26,10 +25,9 @@ struct Choice {
 // Of a problem that is supported, on a GPU of so many SMs.
 Choice choose(const core::Problem& problem, int sms);
 
-// For tests: the head dims a problem is padded to, and the estimates that choices are made by; only their
-// ratios mean anything.
+// For tests: the head dims a problem is padded to, and the estimate that choices are made by, in rows
+// (estimate.hpp).
 HeadDims padded_dims(const core::Problem& problem);
 double estimate(const Choice& choice, int sms);
-double sm80_estimate(const core::Problem& problem, int sms);
 
 }  // namespace tessera::cuda::sm90

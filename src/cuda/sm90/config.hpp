@@ -6,37 +6,67 @@
 namespace tessera::cuda::sm90 {
 
 struct Config {
-  int dim, value_dim;  // multiples of 16; shared memory holds whole blocks of 64 columns
-  int consumers;       // warpgroups, 64 query rows each
-  int keys;            // of a K/V tile
-  int stages;          // K and V tiles in flight
-  bool ping_pong;      // the warpgroups take turns: one multiplies while another exponentiates
-  bool overlap;        // a warpgroup's softmax runs under its own last product, not only under the others'
-  bool ahead = false;  // the next row tile's first scores are computed while this one is written
-  // A product has 16 rows of a warp, 8 apart in a thread. Where that leaves SMs idle, the last 8 are not
-  // used.
-  int warp_rows = 16;
+  int dim, value_dim;     // multiples of 16; shared memory holds whole blocks of 64 columns
+  int consumers = 2;      // warpgroups, 64 query rows each
+  int keys = 128;         // of a K/V tile
+  int stages = 2;         // K and V tiles in flight
+  bool ping_pong = true;  // the warpgroups take turns: one multiplies while another exponentiates
+  bool overlap = true;    // a warpgroup's softmax runs under its own last product, not only under the others'
+  bool ahead = false;     // the next row tile's first scores are computed while this one is written
 
-  // K of a key tile comes and goes together with V of the one before: with `overlap`, it goes earlier.
+  // How K and V come and go: see shared.hpp.
   TESSERA_CONSTEXPR bool joint() const { return !overlap; }
   // There nearly always are key tiles that some warpgroups' rows see and others' do not, where there is a
   // diagonal; these pass them over. (With turns they would have to take one for each.)
   TESSERA_CONSTEXPR bool passes_over() const { return !ping_pong && rows() - 64 >= keys; }
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
-  TESSERA_CONSTEXPR int thread_rows() const { return warp_rows / 8; }
-  // Of split.hpp: no producer, and the warpgroups have the same rows.
-  TESSERA_CONSTEXPR int split_rows() const { return 4 * warp_rows; }
-  TESSERA_CONSTEXPR int split_threads() const { return 128 * consumers; }
+  TESSERA_CONSTEXPR int warp_rows() const { return 16; }
+  TESSERA_CONSTEXPR int thread_rows() const { return 2; }
   TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
   TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
   // Of one warpgroup's query rows, of a tile of K, of V.
   TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128; }
   TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
   TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
+  // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
+  // for those who compile for the host alone.
+  TESSERA_CONSTEXPR int shared_bytes() const {
+    return consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024;
+  }
   // The register file holds 64 K registers; a block is alone on its SM.
   TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 32 : 40; }
   TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : 232; }
 };
+
+// Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.
+struct SplitConfig {
+  int dim, value_dim;
+  int warpgroups = 2;
+  int keys;        // of a K/V tile
+  int stages = 2;  // of a warpgroup
+  // A product has 16 rows of a warp, 8 apart in a thread. Where that leaves SMs idle, the last 8 are not
+  // used.
+  int rows_of_warp = 16;
+
+  TESSERA_CONSTEXPR int rows() const { return 4 * rows_of_warp; }
+  TESSERA_CONSTEXPR int threads() const { return 128 * warpgroups; }
+  TESSERA_CONSTEXPR int warp_rows() const { return rows_of_warp; }
+  TESSERA_CONSTEXPR int thread_rows() const { return rows_of_warp / 8; }
+  TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
+  TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
+  TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128; }
+  TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
+  TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
+  // What SplitShared<C> takes: Q, the tiles, the partial results, then row max and sum of every row and the
+  // barriers.
+  TESSERA_CONSTEXPR int shared_bytes() const {
+    const int tiles = warpgroups * stages * (key_bytes() + value_bytes());
+    const int partial = warpgroups * rows() * value_dim * 4;
+    return query_bytes() + tiles + partial + warpgroups * 2048 + 1024;
+  }
+};
+
+inline constexpr int kMostSharedBytes = 227 * 1024;
 
 }  // namespace tessera::cuda::sm90

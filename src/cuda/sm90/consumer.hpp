@@ -11,7 +11,7 @@
 // jumping over it costs more than it seems (docs/sm90.md, "Code").
 #pragma once
 
-#include "cuda/ptx/dependent_launch.hpp"
+#include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
@@ -22,8 +22,8 @@
 
 namespace tessera::cuda::sm90 {
 
-// kGeneral: softcap, ALiBi and mask tensors as well.
-template <Config C, class T, bool kGeneral>
+// Policy: what happens to scores (tile/score.hpp).
+template <Config C, class T, class Policy>
 struct Consumer {
   const Sm90Params& p;
   Shared<C>& shared;
@@ -32,16 +32,17 @@ struct Consumer {
   unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
   int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
 
-  using Ring = RingPlace<C.stages>;
+  using Ring = tile::Ring<C.stages>;
+  using TaskRing = tile::RingIndex<kTasks>;
 
   // The warp's own word: no register can be kept for it.
   __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32]; }
-  __device__ int first_row(const Place& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
+  __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   // The row tile that was taken last, or the one before it.
   __device__ const Task& task(unsigned before = 0) const {
-    return shared.task[RingPlace<kTasks>::slot(task_count - 1 - before)];
+    return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ float factor() const { return kGeneral ? 1.0f : p.problem.scale_log2; }
+  __device__ float factor() const { return Policy::factor(p.problem); }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
@@ -49,31 +50,20 @@ struct Consumer {
     sm90::start_scores<C, T>(s, query_matrix(shared.query[rows]),
                              first_key().moved(Ring::slot(key_count) * (C.key_bytes() / 16)));
   }
-  __device__ void start_output(Output<C>& o, const Weights<C>& w, unsigned value) const {
+  __device__ void start_output(Output<C>& o, const Probs<C>& probs, unsigned value) const {
     constexpr unsigned kFirst = sizeof(shared.key) / 16;  // V's tiles stand behind K's
-    sm90::start_output<C, T>(o, w, first_key().moved(kFirst + Ring::slot(value) * (C.value_bytes() / 16)));
+    sm90::start_output<C, T>(o, probs,
+                             first_key().moved(kFirst + Ring::slot(value) * (C.value_bytes() / 16)));
   }
   // Everything else is this and a little arithmetic, which is on the way to every product.
   __device__ ptx::MatrixDescriptor first_key() const { return tile_matrix<C>(shared.key[0]); }
 
-  __device__ void wait_key() const {
-    ptx::barrier_wait(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]), Ring::parity(key_count));
+  __device__ void wait_key() const { shared.key_ring().wait_full(key_count); }
+  __device__ void release_key() {
+    shared.key_ring().release(key_count);
+    ++key_count;
   }
-  __device__ bool key_there() const {
-    return ptx::barrier_done(ptx::shared_address(&shared.key_full[Ring::slot(key_count)]),
-                             Ring::parity(key_count));
-  }
-  __device__ void wait_value(unsigned value) const {
-    ptx::barrier_wait(ptx::shared_address(&shared.value_full[Ring::slot(value)]), Ring::parity(value));
-  }
-  // Each warp for itself: that one is done with its rows' product says nothing of the others.
-  __device__ void release(unsigned long long& barrier) const {
-    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
-  }
-
-  __device__ void release_query() const {
-    ptx::barrier_arrive(ptx::shared_address(&shared.query_empty[warpgroup]));
-  }
+  __device__ void release_query() const { shared.query_empty[warpgroup].arrive(); }
 
   __device__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::named_sync(kTurnOf + warpgroup, 256);
@@ -84,11 +74,11 @@ struct Consumer {
   }
 
   __device__ void mask(Scores<C>& s, int tile) const {
-    const Place at = task().at;
-    mask_scores<C, T, kGeneral>(s, p.problem, at, first_row(at), tile);
+    const TileIndex at = task().at;
+    mask_scores<C, T, Policy>(s, p.problem, at, first_row(at), tile);
   }
 
-  // What a tile leaves for the next one besides its weights.
+  // What a tile leaves for the next one besides its P.
   struct Carried {
     float shrink[2];
     bool grew;       // O must be multiplied by `shrink`
@@ -101,30 +91,29 @@ struct Consumer {
   // softmax before is meant to run under it.
   __device__ void settle(Carried& c, unsigned value, Output<C>& o) const {
     ptx::wgmma_wait<0>();
-    if (c.pending) release(shared.value_empty[Ring::slot(value)]);
+    if (c.pending) shared.value_ring().release(value);
     c.pending = true;
-    if (c.grew) rescale<C>(o, c.shrink);
+    if (c.grew) tile::scale_rows(o, c.shrink);
   }
 
-  // Scores of the next tile beside the output of the one before, whose weights are w.
-  __device__ void multiply(Carried& c, const Weights<C>& w, Scores<C>& s, Output<C>& o) {
+  // Scores of the next tile beside the output of the one before.
+  __device__ void multiply(Carried& c, const Probs<C>& probs, Scores<C>& s, Output<C>& o) {
     if (!c.key_there) wait_key();
     settle(c, key_count - 2, o);
     wait_turn();
     start_scores(s);
-    wait_value(key_count - 1);
-    start_output(o, w, key_count - 1);
+    shared.value_ring().wait_full(key_count - 1);
+    start_output(o, probs, key_count - 1);
     pass_turn();
     ptx::wgmma_wait<1>();
-    release(shared.key_empty[Ring::slot(key_count)]);
-    ++key_count;
-    c.key_there = key_there();
+    release_key();
+    c.key_there = shared.key_ring().is_full(key_count);
   }
 
-  // The same for all warps of the warpgroup. With kGeneral something is done to the scores of every tile, on
-  // the spot.
+  // The same for all warps of the warpgroup. Some policies do something to the scores of every tile, on the
+  // spot.
   __device__ bool needs_mask(int tile) const {
-    return !kGeneral && (tile < unmasked.x || tile >= unmasked.y);
+    return !Policy::kEveryTile && (tile < unmasked.x || tile >= unmasked.y);
   }
 
   // Key tiles that none of the warpgroup's rows sees.
@@ -133,46 +122,44 @@ struct Consumer {
     for (; hidden > 0; --hidden) {
       wait_key();
       __syncwarp();  // no thread of the warp is still waiting when it says that it is done
-      release(shared.key_empty[Ring::slot(key_count)]);
-      ++key_count;
+      release_key();
     }
   }
 
   // A row tile's first scores, those of its last key tile; see run_ahead for those of one that is not there.
   __device__ void start_first(Scores<C>& s, bool there = true) {
     if (there) {
-      ptx::barrier_wait(ptx::shared_address(&shared.query_full[warpgroup]), (task_count - 1) & 1);
+      shared.query_full[warpgroup].wait((task_count - 1) & 1);
       wait_key();
     }
     start_scores(s);
   }
-  __device__ void finish_first(int tile, Scores<C>& s, Weights<C>& w, Rows& rows) {
+  __device__ void finish_first(int tile, Scores<C>& s, Probs<C>& probs, RowState& rows) {
     ptx::wgmma_wait<0>();
     ptx::pin(s);
-    release(shared.key_empty[Ring::slot(key_count)]);
-    ++key_count;
-    if (kGeneral || needs_mask(tile)) mask(s, tile);
-    start_softmax<C, T>(w, s, rows, factor());
+    release_key();
+    if (Policy::kEveryTile || needs_mask(tile)) mask(s, tile);
+    start_softmax<C, T>(probs, s, rows, factor());
   }
 
   // The softmax of a tile that stays in the loop. What has grown is mended here, not outside the loop: of a
   // warpgroup's warps only some may have to, and all must come to the next product by the same way.
-  __device__ void soften(Carried& c, int tile, Weights<C>& w, Scores<C>& s, Rows& rows) const {
-    if (kGeneral) mask(s, tile);
-    c.grew = !continue_softmax<C, T>(w, s, rows, factor());
-    if (c.grew) grown_softmax<C, T>(w, s, rows, factor(), c.shrink);
+  __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
+    if (Policy::kEveryTile) mask(s, tile);
+    c.grew = !continue_softmax<C, T>(probs, s, rows, factor());
+    if (c.grew) grown_softmax<C, T>(probs, s, rows, factor(), c.shrink);
   }
 
-  __device__ void attend_overlapped(const KeyTiles& range, Rows& rows, Output<C>& o) {
+  __device__ void attend_overlapped(const KeyTiles& range, RowState& rows, Output<C>& o) {
     Carried c = {{1.0f, 1.0f}, false, false, false};
-    Weights<C> even, odd;  // in turn, so that none has to be copied
+    Probs<C> even, odd;  // in turn, so that none has to be copied
     int tile = range.first + range.count - 1;
     {
       Scores<C> s;
       start_first(s);
       finish_first(tile, s, even, rows);
     }
-    bool in_odd = false;  // where the last weights are
+    bool in_odd = false;  // where the last P is
     for (;;) {
       Scores<C> s;
       while (--tile >= range.first) {
@@ -188,13 +175,13 @@ struct Consumer {
       }
       if (tile < range.first) break;
       mask(s, tile);
-      ptx::wgmma_wait<0>();  // whichever weights the output is made of, `even` are free now
+      ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
       c.grew = true;
       grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
     release_query();
-    wait_value(key_count - 1);
+    shared.value_ring().wait_full(key_count - 1);
     settle(c, key_count - 2, o);
     if (in_odd) {
       start_output(o, odd, key_count - 1);
@@ -202,45 +189,44 @@ struct Consumer {
       start_output(o, even, key_count - 1);
     }
     ptx::wgmma_wait<0>();
-    release(shared.value_empty[Ring::slot(key_count - 1)]);
+    shared.value_ring().release(key_count - 1);
   }
 
-  // The output of the tile before, whose weights are w, then the scores of the next. K and V are joint: V of
-  // the tile before is in the slot of this one's K.
-  __device__ void multiply_in_turn(const Weights<C>& w, Scores<C>& s, Output<C>& o) {
+  // The output of the tile before, then the scores of the next. K and V are joint: V of the tile before is in
+  // the slot of this one's K.
+  __device__ void multiply_in_turn(const Probs<C>& probs, Scores<C>& s, Output<C>& o) {
     wait_key();
     wait_turn();
-    start_output(o, w, key_count);
+    start_output(o, probs, key_count);
     start_scores(s);
     pass_turn();
     ptx::wgmma_wait<0>();
     ptx::pin(s);
-    release(shared.key_empty[Ring::slot(key_count)]);
-    ++key_count;
+    release_key();
   }
 
-  // A warpgroup's softmax runs under the other warpgroups' products. One set of weights is enough, and there
-  // is one place where products are issued: what has grown can be mended outside the loop as well.
-  __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, Rows& rows, Output<C>& o) {
-    Weights<C> w;
+  // A warpgroup's softmax runs under the other warpgroups' products. One set of P is enough, and there is
+  // one place where products are issued: what has grown can be mended outside the loop as well.
+  __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, RowState& rows, Output<C>& o) {
+    Probs<C> probs;
     int tile = range.first + range.count - 1;
-    finish_first(tile, first, w, rows);
+    finish_first(tile, first, probs, rows);
     for (;;) {
       Scores<C> s;
       while (--tile >= range.first) {
-        multiply_in_turn(w, s, o);
-        if (kGeneral) mask(s, tile);
-        if (needs_mask(tile) || !continue_softmax<C, T>(w, s, rows, factor())) break;
+        multiply_in_turn(probs, s, o);
+        if (Policy::kEveryTile) mask(s, tile);
+        if (needs_mask(tile) || !continue_softmax<C, T>(probs, s, rows, factor())) break;
       }
       if (tile < range.first) break;
       if (needs_mask(tile)) mask(s, tile);
       float shrink[2];
-      grown_softmax<C, T>(w, s, rows, factor(), shrink);
-      rescale<C>(o, shrink);
+      grown_softmax<C, T>(probs, s, rows, factor(), shrink);
+      tile::scale_rows(o, shrink);
     }
     release_query();
     wait_key();  // the slot is released when the K in it, of the next row tile, has been used
-    start_output(o, w, key_count);
+    start_output(o, probs, key_count);
     ptx::wgmma_wait<0>();
   }
 
@@ -259,9 +245,9 @@ struct Consumer {
 
   __device__ void run_one_by_one() {
     for (KeyTiles range; enter(range); leave(range)) {
-      Rows rows;
+      RowState rows;
       Output<C> o;
-      clear(o);
+      tile::clear(o);
       if constexpr (C.overlap) {
         attend_overlapped(range, rows, o);
       } else {
@@ -276,7 +262,7 @@ struct Consumer {
   __device__ void run_ahead() {
     static_assert(!C.overlap);
     Scores<C> first;
-    Rows rows;
+    RowState rows;
     Output<C> o;
     KeyTiles range;
     bool more = enter(range);
@@ -284,7 +270,7 @@ struct Consumer {
     // Behind the last row tile come scores of whatever is in shared memory, which nobody looks at: products
     // that are not always issued would make the compiler lose sight of which registers they use.
     while (more) {
-      clear(o);
+      tile::clear(o);
       attend_in_turn(range, first, rows, o);
       leave(range);
       more = enter(range);
@@ -295,27 +281,21 @@ struct Consumer {
     ptx::pin(first);
   }
 
-  __device__ static void clear(Output<C>& o) {
-#pragma unroll
-    for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
-  }
-
-  __device__ void write(const Place& at, Rows& rows, const Output<C>& o) const {
-    ptx::await_kernels_before();
+  __device__ void write(const TileIndex& at, RowState& rows, const Output<C>& o) const {
+    ptx::wait_for_dependencies();
     if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0) suspect() = 1;
   }
 
   // Takes the next row tile and works out its key tiles, while Q is on the way. False if there is none.
   __device__ bool enter(KeyTiles& range) {
-    ptx::barrier_wait(ptx::shared_address(&shared.task_there[RingPlace<kTasks>::slot(task_count)]),
-                      RingPlace<kTasks>::parity(task_count));
+    TaskRing::wait(shared.task_there, task_count);
     ++task_count;
     const Task& next = task();
     if (next.at.row_tile < 0) return false;
     range = next.keys;
-    const int last = p.problem.queries - 1, row = first_row(next.at);
-    const tile::KeyRange seen =
-        tile::key_range(tile::band_of(p.problem, next.at.batch), min(row, last), min(row + 63, last));
+    const tile::Sequence sequence{p.problem, next.at.batch};
+    const int last = sequence.queries() - 1, row = first_row(next.at);
+    const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
@@ -334,7 +314,7 @@ struct Consumer {
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.
   __device__ void recompute() const {
     for (Tiles again(p.schedule); !again.done(); again.advance()) {
-      const Place at = again.place();
+      const TileIndex at = again.index();
       const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
       recompute_suspects<T>(p.problem, at, first, first + 16);
     }

@@ -3,13 +3,12 @@
 // trade their words, so that each has 16 bytes of it to write.
 #pragma once
 
-#include <type_traits>
-
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/registers.hpp"
+#include "cuda/sm90/fragments.hpp"
 #include "cuda/sm90/params.hpp"
-#include "cuda/sm90/softmax.hpp"
 #include "cuda/tile/careful.hpp"
+#include "cuda/tile/row_softmax.hpp"
 
 namespace tessera::cuda::sm90 {
 
@@ -36,11 +35,11 @@ template <int kRows>
 struct alignas(8 * kRows) Pairs {
   float2 of[kRows];
 };
-template <Config C>
-__device__ inline Pairs<C.thread_rows()> pairs_of(const Output<C>& o, int n) {
-  Pairs<C.thread_rows()> x;
+template <int kRows, int kGroups>
+__device__ inline Pairs<kRows> pairs_of(const float (&o)[kGroups][4], int n) {
+  Pairs<kRows> x;
 #pragma unroll
-  for (int r = 0; r < C.thread_rows(); ++r) x.of[r] = make_float2(o[4 * n + 2 * r], o[4 * n + 2 * r + 1]);
+  for (int r = 0; r < kRows; ++r) x.of[r] = make_float2(o[n][2 * r], o[n][2 * r + 1]);
   return x;
 }
 
@@ -56,22 +55,19 @@ struct RowEnds {
   unsigned check[kRows] = {};  // not 0 when something that is not finite was written
 
   __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head)
-      : out(tile::output_row(p, view, {row, head})), stride(p.output_strides.row), columns(p.value_dim) {
+      : out(tile::output_row(p, view, {row, head})),
+        stride(p.output.strides.row),
+        columns(p.sizes.value_dim) {
+    const tile::Sequence sequence{p, view.batch};
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < p.queries;
+    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < sequence.queries();
   }
 
   // What the rows' whole sums say. Both rows at once: their steps, of which each waits for the one before,
   // run side by side.
   __device__ void end(const Params& p, int head, tile::SoftmaxState (&state)[kRows]) {
     float keep[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) keep[r] = 1.0f;
-    if (p.sinks != nullptr) {
-      const float sink = p.sinks[head * p.sinks_stride];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) keep[r] = tile::add_sink(state[r], sink);
-    }
+    tile::join_sink(p, head, state, keep);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       inverse[r] = tile::fast_inverse_sum(state[r]) * keep[r];
@@ -119,15 +115,15 @@ struct RowEnds {
   // written.
   template <int kColumns, class ColumnsOf>
   __device__ void write_all(int first_column, int lane, ColumnsOf columns_of) {
-    const auto write_each = [&](auto partial) {
+    const auto write_each = [&]<bool kPartial>() {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; n += 4) {
         const Pairs<kRows> x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
-        write<partial.value>(x, first_column + 8 * n, lane);
+        write<kPartial>(x, first_column + 8 * n, lane);
       }
     };
-    write_each(std::false_type{});
-    if (columns % 8 != 0) write_each(std::true_type{});
+    write_each.template operator()<false>();
+    if (columns % 8 != 0) write_each.template operator()<true>();
   }
 
   // Something came out that is not finite although the sum is sound: see tile/careful.hpp.
@@ -141,18 +137,18 @@ struct RowEnds {
 
 // rows: the sums of single threads. True if one of the warp's rows is suspect.
 template <Config C, class T>
-__device__ inline bool write_output(const Params& p, const Place& at, int first_row, Rows& rows,
+__device__ inline bool write_output(const Params& p, const TileIndex& at, int first_row, tile::RowState& rows,
                                     const Output<C>& o) {
   // The thread's number is read anew: what is made of it would take registers all through the loop.
   const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
   RowEnds<T, 2> ends(p, view, row, at.head);
-  join_sums<C>(rows);
-  tile::SoftmaxState state[2] = {{rows.reference[0], rows.sum[0]}, {rows.reference[1], rows.sum[1]}};
+  tile::join_sums(rows);
+  tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, at.head, state);
   if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);
   ends.template write_all<C.value_dim>(0, lane, [&](int n) {
-    Pairs<2> x = pairs_of<C>(o, n);
+    Pairs<2> x = pairs_of<2>(o, n);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       x.of[r] = make_float2(x.of[r].x * ends.inverse[r], x.of[r].y * ends.inverse[r]);
@@ -164,13 +160,14 @@ __device__ inline bool write_output(const Params& p, const Place& at, int first_
 // Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
 // visible NaN was met stay what they are.
 template <class T>
-__device__ inline void recompute_suspects(const Params& p, const Place& at, int first, int end) {
+__device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
   const int lane = ptx::thread_x() % 32;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  for (int row = first; row < min(end, p.queries); ++row) {
+  const tile::Sequence sequence{p, at.batch};
+  for (int row = first; row < min(end, sequence.queries()); ++row) {
     const T* const out = tile::output_row(p, view, {row, at.head});
     bool suspect = false;
-    for (int d = lane; d < p.value_dim; d += 32) suspect |= __hisnan(out[d]);
+    for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
     if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
   }
 }

@@ -1,15 +1,17 @@
-// What a thread of a warpgroup holds of a tile; see ptx/wgmma.hpp for which elements.
+// What a thread of a warpgroup holds of a tile; see tile/accumulator.hpp for which elements.
 #pragma once
 
 #include "cuda/sm90/config.hpp"
+#include "cuda/tile/accumulator.hpp"
 
 namespace tessera::cuda::sm90 {
 
-template <Config C>
-using Scores = float[C.keys / 2];
-template <Config C>
-using Weights = unsigned[C.keys / 16][4];
-template <Config C>
-using Output = float[C.value_dim / 2];
+// C: a Config or a SplitConfig.
+template <auto C>
+using Scores = tile::Accumulator<C.keys>;
+template <auto C>
+using Probs = tile::ProbsTile<C.keys>;
+template <auto C>
+using Output = tile::Accumulator<C.value_dim>;
 
 }  // namespace tessera::cuda::sm90

@@ -1,16 +1,16 @@
-// The production kernel for GPUs with wgmma and the bulk tensor copy engine (sm_90a). One block per SM: two
+// The production kernel for GPUs with wgmma and TMA (sm_90a). One block per SM: two
 // to four consumer warpgroups with 64 rows each, then the producer, whose first thread fills the rings.
 // docs/sm90.md has the timeline.
 #pragma once
 
-#include "cuda/ptx/dependent_launch.hpp"
+#include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/producer.hpp"
 
 namespace tessera::cuda::sm90 {
 
-template <Config C, class T, bool kGeneral>
+template <Config C, class T, class Policy>
 __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
   if (threadIdx.x == 0) {
@@ -19,9 +19,9 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     ptx::prefetch_tensor_map(&p.value);
     start_barriers(shared);
   }
-  ptx::let_next_kernel_start();
+  ptx::launch_dependents();
   // Whoever reads or writes global memory later awaits them later.
-  if (kGeneral || tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
+  if (Policy::kEveryTile || tile::has_key_lengths(p.problem)) ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == C.consumers) {
@@ -32,7 +32,7 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     }
   } else {
     ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, T, kGeneral> consumer{p, shared, warpgroup};
+    Consumer<C, T, Policy> consumer{p, shared, warpgroup};
     consumer.run();
   }
 }

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "cuda/runtime/kept.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/sm90/dispatch.hpp"
 #include "cuda/sm90/launch.hpp"
@@ -28,70 +27,52 @@ const void* function_for(bool bf16, const Choice& choice) {
   static const auto of_f16 = functions_of<Element::f16>(std::make_index_sequence<kRows>());
   static const auto of_bf16 = functions_of<Element::bf16>(std::make_index_sequence<kRows>());
   std::size_t row = 0;
-  while (kHeadDims[row].dim != choice.config.dim || kHeadDims[row].value_dim != choice.config.value_dim)
+  while (kHeadDims[row].dim != choice.tiling.dim || kHeadDims[row].value_dim != choice.tiling.value_dim)
     ++row;
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
 
-struct Maps {
-  TensorMap query, key, value;
-};
-
-std::uint64_t hash_of(const BoxedTensors& t) {
-  std::uint64_t hash = 0;
-  const auto mix = [&](std::uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15; };
-  for (const runtime::BoxedTensor* each : {&t.query, &t.key, &t.value}) {
-    mix(reinterpret_cast<std::uintptr_t>(each->data));
-    mix(each->extents[1] << 8 ^ each->box_rows);
-  }
-  return hash >> 32;
-}
-
-core::Status encode(const BoxedTensors& t, Maps* maps) {
-  if (core::Status s = runtime::encode(t.query, &maps->query); !s.ok()) return s;
-  if (core::Status s = runtime::encode(t.key, &maps->key); !s.ok()) return s;
-  return runtime::encode(t.value, &maps->value);
-}
-
-// A map says where a tensor is and what shape it has, nothing of what is in it: the same tensors, the same
-// maps. Calls that repeat, as those of a model's layers do, do not ask the driver again.
-core::Status maps_of(const BoxedTensors& tensors, const Maps** maps) {
-  constexpr std::size_t kPlaces = 16;
-  thread_local runtime::Kept<BoxedTensors, Maps, kPlaces> kept;
-  return kept.find(
-      tensors, hash_of(tensors), [&](Maps* made) { return encode(tensors, made); }, maps);
+core::Status place(void* params, const core::Addresses& at) {
+  auto& p = *static_cast<Sm90Params*>(params);
+  place(&p.problem, at);
+  const runtime::Runtime& cuda = runtime::current();
+  if (core::Status s = cuda.move_map(&p.query, at[core::TensorId::query]); !s.ok()) return s;
+  if (core::Status s = cuda.move_map(&p.key, at[core::TensorId::key]); !s.ok()) return s;
+  return cuda.move_map(&p.value, at[core::TensorId::value]);
 }
 
 }  // namespace
 
 bool in_build() { return true; }
 
-core::Status launch(const core::Problem& p, const Choice& choice, const tessera_device& device) {
-  const Maps* maps = nullptr;
-  if (core::Status s = maps_of(boxes_of(p, choice.config), &maps); !s.ok()) return s;
-  Sm90Params params{maps->query,
-                    maps->key,
-                    maps->value,
+core::Status make_step(const core::Problem& p, const Choice& choice, runtime::Step* out) {
+  Sm90Params params{{},
+                    {},
+                    {},
                     translate(p, 1),
                     make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
                                   static_cast<int>(p.batch), choice.blocks, choice.unequal),
                     tile::make_divider(static_cast<int>(p.group()))};
-  runtime::Launch run;
-  run.kernel = "sm90";
-  run.starts_early = true;
-  run.function = function_for(p.dtype == TESSERA_BF16, choice);
+  const BoxedTensors boxes = boxes_of(p, choice.tiling);
+  const runtime::Runtime& cuda = runtime::current();
+  if (core::Status s = cuda.encode(boxes.query, &params.query); !s.ok()) return s;
+  if (core::Status s = cuda.encode(boxes.key, &params.key); !s.ok()) return s;
+  if (core::Status s = cuda.encode(boxes.value, &params.value); !s.ok()) return s;
+  out->kernel = "sm90";
+  out->pdl = true;
+  out->function = function_for(p.dtype == TESSERA_BF16, choice);
+  out->set_params(params);
+  out->place = place;
   if (splits_keys(choice.variant)) {
-    run.grid[0] = static_cast<unsigned>(choice.row_tiles);
-    run.grid[1] = static_cast<unsigned>(p.heads);
-    run.grid[2] = static_cast<unsigned>(p.batch);
-    run.threads = static_cast<unsigned>(choice.config.split_threads());
-    run.shared_bytes = static_cast<unsigned>(split_shared_bytes(choice.config));
+    out->grid[0] = static_cast<unsigned>(choice.row_tiles);
+    out->grid[1] = static_cast<unsigned>(p.heads);
+    out->grid[2] = static_cast<unsigned>(p.batch);
   } else {
-    run.grid[0] = static_cast<unsigned>(choice.blocks);
-    run.threads = static_cast<unsigned>(choice.config.threads());
-    run.shared_bytes = static_cast<unsigned>(shared_bytes(choice.config));
+    out->grid[0] = static_cast<unsigned>(choice.blocks);
   }
-  return runtime::launch(run, &params, device);
+  out->threads = static_cast<unsigned>(choice.tiling.threads);
+  out->shared_bytes = static_cast<unsigned>(choice.tiling.shared_bytes);
+  return {};
 }
 
 }  // namespace tessera::cuda::sm90

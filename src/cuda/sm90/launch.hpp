@@ -2,13 +2,13 @@
 // absent.cpp.
 #pragma once
 
-#include "core/problem.hpp"
+#include "cuda/runtime/step.hpp"
 #include "cuda/sm90/choose.hpp"
 
 namespace tessera::cuda::sm90 {
 
 bool in_build();
 
-core::Status launch(const core::Problem& problem, const Choice& choice, const tessera_device& device);
+core::Status make_step(const core::Problem& problem, const Choice& choice, runtime::Step* out);
 
 }  // namespace tessera::cuda::sm90

@@ -1,8 +1,8 @@
-// What a wgmma kernel receives: the problem, the tensors as the copy engine sees them, and the list of tiles.
+// What a wgmma kernel receives: the problem, the tensors as TMA sees them, and the list of tiles.
 #pragma once
 
 #include "cuda/params.hpp"
-#include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/schedule.hpp"
 
 namespace tessera::cuda::sm90 {

@@ -3,17 +3,17 @@
 
 #include "cuda/ptx/async_copy.hpp"
 #include "cuda/ptx/wgmma.hpp"
-#include "cuda/sm90/softmax.hpp"
+#include "cuda/sm90/fragments.hpp"
 
 namespace tessera::cuda::sm90 {
 
 // S = Q K, of 64 query rows and a tile of K.
-template <Config C, class T>
+template <auto C, class T>
 __device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& query,
                                     const ptx::MatrixDescriptor& key) {
   ptx::wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < C.dim / 16; ++k) {
+  for (int k = 0; k < C.dim / tile::kDepth<T>; ++k) {
     ptx::Wgmma<T, C.keys>::from_shared(s, query.at(k / 4 * 64 * 128 + k % 4 * 32),
                                        key.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
   }
@@ -21,12 +21,12 @@ __device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& q
 }
 
 // O += P V, or O = P V; of all keys, or of some.
-template <Config C, class T, int kFrom = 0, int kTo = C.keys, bool kAdd = true>
-__device__ inline void start_output(Output<C>& o, const Weights<C>& w, const ptx::MatrixDescriptor& value) {
+template <auto C, class T, int kFrom = 0, int kTo = C.keys, bool kAdd = true>
+__device__ inline void start_output(Output<C>& o, const Probs<C>& probs, const ptx::MatrixDescriptor& value) {
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = kFrom / 16; k < kTo / 16; ++k)
-    ptx::Wgmma<T, C.value_dim>::from_registers(o, w[k], value.at(k * 16 * 128), kAdd || k > kFrom / 16);
+    ptx::Wgmma<T, C.value_dim>::from_registers(o, probs[k], value.at(k * 16 * 128), kAdd || k > kFrom / 16);
   ptx::wgmma_commit();
 }
 
@@ -34,7 +34,7 @@ __device__ inline void start_output(Output<C>& o, const Weights<C>& w, const ptx
 __device__ inline ptx::MatrixDescriptor query_matrix(const char* rows) {
   return {ptx::shared_address(rows), 64 * 128};
 }
-template <Config C>
+template <auto C>
 __device__ inline ptx::MatrixDescriptor tile_matrix(const char* tile) {
   return {ptx::shared_address(tile), C.keys * 128};
 }

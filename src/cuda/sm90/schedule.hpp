@@ -30,7 +30,7 @@ struct Schedule {
   tile::Divider heads;
 };
 
-struct Place {
+struct TileIndex {
   int row_tile, head, batch;
 };
 
@@ -39,7 +39,7 @@ class Tiles {
   __device__ explicit Tiles(const Schedule& schedule) : schedule_(&schedule), step_(0) {}
 
   __device__ bool done() const { return !in_pairs() && single() >= schedule_->singles; }
-  __device__ Place place() const {
+  __device__ TileIndex index() const {
     const Schedule& s = *schedule_;
     const int n = in_pairs() ? pair() : single();
     const bool listed = in_pairs() || s.sorted == 0;
@@ -55,7 +55,7 @@ class Tiles {
   __device__ void advance() {
     ++step_;
     // The middle tile of an odd number has no partner.
-    if (in_pairs() && step_ % 2 == 1 && 2 * place().row_tile + 1 == schedule_->row_tiles) ++step_;
+    if (in_pairs() && step_ % 2 == 1 && 2 * index().row_tile + 1 == schedule_->row_tiles) ++step_;
   }
 
  private:

@@ -1,69 +1,67 @@
-// A block's shared memory: tiles as the copy engine writes and the tensor cores read them (blocks of 64
+// A block's shared memory: tiles as TMA writes and the tensor cores read them (blocks of 64
 // columns, rows of 128 bytes, swizzled), then the barriers and what the producer tells the consumers.
 #pragma once
 
-#include "cuda/ptx/async_copy.hpp"
-#include "cuda/ptx/barrier.hpp"
-#include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/config.hpp"
 #include "cuda/sm90/walk.hpp"
+#include "cuda/tile/ring.hpp"
 
 namespace tessera::cuda::sm90 {
 
 // A row tile to be computed; row tile -1: there are no more.
 struct Task {
-  Place at;
+  TileIndex at;
   KeyTiles keys;
 };
 // At most three at a time are in use: the newest is made known while one is at work and the output of the one
 // before that is still to be written.
 inline constexpr int kTasks = 4;
 
+// K and V have a ring each; with C.overlap, K is released as soon as its scores are there, and V later.
+// Without it the two are joint: V of a key tile comes and goes together with K of the next, in slots of the
+// same number, and `key` stands for both. A slot of it is filled by two copies and released once, when both
+// have been read. V of a row tile's last key tile shares a slot with K of the next row tile's first; before
+// the first K of all there is no V, and behind the last V no K: the producer arrives in their place.
 template <Config C>
 struct Shared {
   alignas(1024) char query[C.consumers][C.query_bytes()];
   alignas(1024) char key[C.stages][C.key_bytes()];
   alignas(1024) char value[C.stages][C.value_bytes()];
-  // full: the bytes have landed. empty: every reader's warps are done with them; for Q, its threads are, and
-  // with the task before it.
-  unsigned long long query_full[C.consumers], query_empty[C.consumers];
-  unsigned long long key_full[C.stages], key_empty[C.stages];      // where they are joint, of K and V
-  unsigned long long value_full[C.stages], value_empty[C.stages];  // then unused
-  unsigned long long task_there[kTasks];
+  // Full: its bytes have landed. Empty: all threads of its warpgroup are done with it, and with the task
+  // before it.
+  tile::Barrier query_full[C.consumers], query_empty[C.consumers];
+  tile::Barrier key_full[C.stages], key_empty[C.stages];
+  tile::Barrier value_full[C.stages], value_empty[C.stages];  // unused where they are joint
+  tile::Barrier task_there[kTasks];
   Task task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
+
+  __device__ tile::Ring<C.stages> key_ring() { return {key_full, key_empty}; }
+  __device__ tile::Ring<C.stages> value_ring() { return {value_full, value_empty}; }
 };
 
 // Asks for a tile, one box of every 64 columns; `full` counts its bytes.
-__device__ inline void copy_tile(char* to, int blocks, int rows, const TensorMap* map,
-                                 unsigned long long& full, int row, int head, int batch) {
-  const unsigned barrier = ptx::shared_address(&full);
-  ptx::barrier_expect(barrier, blocks * rows * 128);
+__device__ inline void copy_tile(char* to, int blocks, int rows, const TensorMap* map, tile::Barrier& full,
+                                 int row, int head, int batch) {
+  full.expect(blocks * rows * 128);
   for (int b = 0; b < blocks; ++b)
-    ptx::copy_box_in(ptx::shared_address(to + b * rows * 128), map, barrier, 64 * b, row, head, batch);
+    ptx::tma_load(ptx::shared_address(to + b * rows * 128), map, full.address(), 64 * b, row, head, batch);
 }
-
-// Where the n-th tile of a ring lies, and the parity that its barrier shows when it is there.
-template <int kSlots>
-struct RingPlace {
-  __device__ static unsigned slot(unsigned n) { return n % kSlots; }
-  __device__ static unsigned parity(unsigned n) { return n / kSlots & 1; }
-};
 
 template <Config C>
 __device__ inline void start_barriers(Shared<C>& shared) {
-  using ptx::barrier_init, ptx::shared_address;
   for (int w = 0; w < C.consumers; ++w) {
-    barrier_init(shared_address(&shared.query_full[w]), 1);
-    barrier_init(shared_address(&shared.query_empty[w]), 128);
+    shared.query_full[w].init(1);
+    shared.query_empty[w].init(128);
   }
   for (int s = 0; s < C.stages; ++s) {
-    barrier_init(shared_address(&shared.key_full[s]), C.joint() ? 2 : 1);
-    barrier_init(shared_address(&shared.key_empty[s]), 4 * C.consumers);
-    barrier_init(shared_address(&shared.value_full[s]), 1);
-    barrier_init(shared_address(&shared.value_empty[s]), 4 * C.consumers);
+    shared.key_full[s].init(C.joint() ? 2 : 1);
+    shared.key_empty[s].init(4 * C.consumers);
+    shared.value_full[s].init(1);
+    shared.value_empty[s].init(4 * C.consumers);
   }
-  for (int t = 0; t < kTasks; ++t) barrier_init(shared_address(&shared.task_there[t]), 1);
+  for (int t = 0; t < kTasks; ++t) shared.task_there[t].init(1);
   ptx::barrier_init_fence();
 }
 

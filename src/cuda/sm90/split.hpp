@@ -1,6 +1,6 @@
 // The kernels for problems with too few rows to fill the GPU: a block has 64 query rows, or 32, and its
 // warpgroups share the keys instead of the rows: warpgroup w takes key tiles w, w + W, w + 2 W, ... Each asks
-// the copy engine for its own tiles; nothing is handed from one to another until the end, where the partial
+// TMA for its own tiles; nothing is handed from one to another until the end, where the partial
 // results are merged in shared memory, always in the same order. Bands, key lengths and sinks; no other
 // options.
 //
@@ -13,8 +13,8 @@
 // tile 0, and the warpgroups tell each other of their rows under the last product.
 #pragma once
 
-#include "cuda/ptx/dependent_launch.hpp"
-#include "cuda/ptx/tensor_copy.hpp"
+#include "cuda/ptx/pdl.hpp"
+#include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/params.hpp"
@@ -25,44 +25,44 @@
 
 namespace tessera::cuda::sm90 {
 
-template <Config C>
+template <SplitConfig C>
 struct SplitShared {
   alignas(1024) char query[C.query_bytes()];
-  alignas(1024) char key[C.consumers][C.stages][C.key_bytes()];
-  alignas(1024) char value[C.consumers][C.stages][C.value_bytes()];
-  Pairs<C.thread_rows()> output[C.consumers][C.value_dim / 8][128];  // partial results of every thread
-  float2 rows[C.consumers][2][128];                                  // reference and sum
-  unsigned long long query_full;
-  unsigned long long key_full[C.consumers][C.stages], value_full[C.consumers][C.stages];
+  alignas(1024) char key[C.warpgroups][C.stages][C.key_bytes()];
+  alignas(1024) char value[C.warpgroups][C.stages][C.value_bytes()];
+  Pairs<C.thread_rows()> output[C.warpgroups][C.value_dim / 8][128];  // partial results of every thread
+  float2 rows[C.warpgroups][2][128];                                  // row max and sum
+  tile::Barrier query_full;
+  tile::Barrier key_full[C.warpgroups][C.stages], value_full[C.warpgroups][C.stages];
 };
 
-template <Config C, class T>
+template <SplitConfig C, class T>
 struct SplitBlock {
   const Sm90Params& p;
   SplitShared<C>& shared;
   int warpgroup, thread;  // thread of the warpgroup
-  Place at;
+  TileIndex at;
   tile::Band band;
   KeyTiles range;
   int kv_head;
 
-  static constexpr int kThreads = 128 * C.consumers;
+  static constexpr int kThreads = C.threads();
 
-  __device__ int first_row() const { return at.row_tile * C.split_rows(); }
-  __device__ int tiles() const { return (range.count - warpgroup + C.consumers - 1) / C.consumers; }
-  __device__ int tile_of(int i) const { return range.first + warpgroup + i * C.consumers; }
+  __device__ int first_row() const { return at.row_tile * C.rows(); }
+  __device__ int tiles() const { return (range.count - warpgroup + C.warpgroups - 1) / C.warpgroups; }
+  __device__ int tile_of(int i) const { return range.first + warpgroup + i * C.warpgroups; }
 
   // One box, or one for each warp's rows, which stand 16 apart.
   __device__ void load_query() const {
-    if constexpr (C.warp_rows == 16) {
+    if constexpr (C.warp_rows() == 16) {
       copy_tile(shared.query, C.blocks(), 64, &p.query, shared.query_full, first_row(), at.head, at.batch);
     } else {
-      const unsigned barrier = ptx::shared_address(&shared.query_full);
-      ptx::barrier_expect(barrier, C.blocks() * C.split_rows() * 128);
+      shared.query_full.expect(C.blocks() * C.rows() * 128);
       for (int b = 0; b < C.blocks(); ++b)
         for (int w = 0; w < 4; ++w)
-          ptx::copy_box_in(ptx::shared_address(shared.query + (64 * b + 16 * w) * 128), &p.query, barrier,
-                           64 * b, first_row() + w * C.warp_rows, at.head, at.batch);
+          ptx::tma_load(ptx::shared_address(shared.query + (64 * b + 16 * w) * 128), &p.query,
+                        shared.query_full.address(), 64 * b, first_row() + w * C.warp_rows(), at.head,
+                        at.batch);
     }
   }
   __device__ void load_key(int i) const {
@@ -76,10 +76,10 @@ struct SplitBlock {
 
   // The leader of each warpgroup: its own barriers, and at once the first copies.
   __device__ void start_barriers() const {
-    if (warpgroup == 0) ptx::barrier_init(ptx::shared_address(&shared.query_full), 1);
+    if (warpgroup == 0) shared.query_full.init(1);
     for (int s = 0; s < C.stages; ++s) {
-      ptx::barrier_init(ptx::shared_address(&shared.key_full[warpgroup][s]), 1);
-      ptx::barrier_init(ptx::shared_address(&shared.value_full[warpgroup][s]), 1);
+      shared.key_full[warpgroup][s].init(1);
+      shared.value_full[warpgroup][s].init(1);
     }
     ptx::barrier_init_fence();
   }
@@ -99,61 +99,61 @@ struct SplitBlock {
 
   __device__ void start_scores(Scores<C>& s, int i) const {
     const int slot = i % C.stages;
-    ptx::barrier_wait(ptx::shared_address(&shared.key_full[warpgroup][slot]), i / C.stages & 1);
+    shared.key_full[warpgroup][slot].wait(i / C.stages & 1);
     sm90::start_scores<C, T>(s, query_matrix(shared.query), tile_matrix<C>(shared.key[warpgroup][slot]));
   }
   // A tile of V, when it is there.
   __device__ ptx::MatrixDescriptor await_value(int i) const {
     const int slot = i % C.stages;
-    ptx::barrier_wait(ptx::shared_address(&shared.value_full[warpgroup][slot]), i / C.stages & 1);
+    shared.value_full[warpgroup][slot].wait(i / C.stages & 1);
     return tile_matrix<C>(shared.value[warpgroup][slot]);
   }
   __device__ void mask(Scores<C>& s, int i, int2 unmasked) const {
     if (const int tile = tile_of(i); tile < unmasked.x || tile >= unmasked.y)
-      mask_scores<C, T, false>(s, p.problem, at, first_row(), tile);
+      mask_scores<C, T, tile::PlainScores>(s, p.problem, at, first_row(), tile);
   }
 
   // The first tile: the product of its first keys and the next scores run under the exponentials of the rest.
   template <bool kMore>
-  __device__ void take_first(Scores<C>& next, int2 unmasked, Rows& rows, Output<C>& o) const {
-    constexpr int kHalf = C.keys / 2;
-    const float factor = p.problem.scale_log2;
+  __device__ void take_first(Scores<C>& next, int2 unmasked, RowState& rows, Output<C>& o) const {
+    constexpr int kHalf = C.keys / 2, kRows = C.thread_rows();
+    const float factor = p.problem.scoring.scale_log2;
     Scores<C> s;
-    Weights<C> w;
+    Probs<C> probs;
     float rest[2];
     start_scores(s, 0);
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     mask(s, 0, unmasked);
-    start_rows<C>(s, rows, factor);
-    exponentiate<C, T, 0, kHalf>(w, s, rows, factor, rows.sum);
+    tile::start_row_max<kChains, kRows>(s, rows, factor);
+    tile::exponentiate<T, kRows, 0, kHalf / 8>(probs, s, rows, factor, rows.sum);
     const ptx::MatrixDescriptor value = await_value(0);
-    start_output<C, T, 0, kHalf, false>(o, w, value);
+    start_output<C, T, 0, kHalf, false>(o, probs, value);
     if constexpr (kMore) start_scores(next, 1);
-    exponentiate<C, T, kHalf, C.keys>(w, s, rows, factor, rest);
-    start_output<C, T, kHalf, C.keys>(o, w, value);
-    add_sums<C>(rows, rest);
+    tile::exponentiate<T, kRows, kHalf / 8, C.keys / 8>(probs, s, rows, factor, rest);
+    start_output<C, T, kHalf, C.keys>(o, probs, value);
+    tile::add_sums<kRows>(rows, rest);
   }
   // Any other, when its scores are there and no product is under way.
-  __device__ void take(int i, Scores<C>& s, int2 unmasked, Rows& rows, Output<C>& o) const {
-    const float factor = p.problem.scale_log2;
-    Weights<C> w;
+  __device__ void take(int i, Scores<C>& s, int2 unmasked, RowState& rows, Output<C>& o) const {
+    const float factor = p.problem.scoring.scale_log2;
+    Probs<C> probs;
     mask(s, i, unmasked);
-    if (!continue_softmax<C, T>(w, s, rows, factor)) {
+    if (!continue_softmax<C, T>(probs, s, rows, factor)) {
       float shrink[2];
-      grown_softmax<C, T>(w, s, rows, factor, shrink);
-      rescale<C>(o, shrink);
+      grown_softmax<C, T>(probs, s, rows, factor, shrink);
+      tile::scale_rows<C.thread_rows()>(o, shrink);
     }
-    start_output<C, T>(o, w, await_value(i));
+    start_output<C, T>(o, probs, await_value(i));
   }
 
   // One tile, more, or none: paths of their own, because the compiler makes products wait that may be left
   // out.
-  __device__ void attend(Rows& rows, Output<C>& o) const {
-    const int last = p.problem.queries - 1, count = tiles();
+  __device__ void attend(RowState& rows, Output<C>& o) const {
+    const int last = tile::Sequence{p.problem, at.batch}.queries() - 1, count = tiles();
     const int2 unmasked = unmasked_tiles<C>(
-        tile::key_range(band, min(first_row(), last), min(first_row() + C.split_rows() - 1, last)));
-    ptx::barrier_wait(ptx::shared_address(&shared.query_full), 0);
+        tile::key_range(band, min(first_row(), last), min(first_row() + C.rows() - 1, last)));
+    shared.query_full.wait(0);
     if (count > 1) {
       Scores<C> second;
       take_first<true>(second, unmasked, rows, o);
@@ -183,51 +183,49 @@ struct SplitBlock {
       ptx::pin(o);
     } else {
       exchange_rows(rows);
-#pragma unroll
-      for (int i = 0; i < C.value_dim / 2; ++i) o[i] = 0.0f;
+      tile::clear(o);
     }
   }
 
   // All warpgroups learn of each other's rows, under the last product.
-  __device__ void exchange_rows(Rows& rows) const {
-    join_sums<C>(rows);
+  __device__ void exchange_rows(RowState& rows) const {
+    tile::join_sums<C.thread_rows()>(rows);
 #pragma unroll
     for (int r = 0; r < C.thread_rows(); ++r)
-      shared.rows[warpgroup][r][thread] = make_float2(rows.reference[r], rows.sum[r]);
+      shared.rows[warpgroup][r][thread] = make_float2(rows.row_max[r], rows.sum[r]);
     meet();
   }
   // Not __syncthreads: the warpgroups may come here by different ways.
-  __device__ static void meet() { ptx::named_sync(kTurnOf + C.consumers, kThreads); }
+  __device__ static void meet() { ptx::named_sync(kTurnOf + C.warpgroups, kThreads); }
 
   // The thread's rows, from all warpgroups.
   __device__ tile::SoftmaxState whole_row(int r) const {
-    float2 theirs[C.consumers];
+    float2 theirs[C.warpgroups];
     tile::SoftmaxState state = tile::empty_softmax();
 #pragma unroll
-    for (int w = 0; w < C.consumers; ++w) {
+    for (int w = 0; w < C.warpgroups; ++w) {
       theirs[w] = shared.rows[w][r][thread];
-      state.reference = fmaxf(state.reference, theirs[w].x);
+      state.row_max = fmaxf(state.row_max, theirs[w].x);
     }
 #pragma unroll
-    for (int w = 0; w < C.consumers; ++w)
-      state.sum = fmaf(theirs[w].y, tile::fast_exp2(theirs[w].x - state.reference), state.sum);
+    for (int w = 0; w < C.warpgroups; ++w)
+      state.sum = fmaf(theirs[w].y, ptx::exp2_approx(theirs[w].x - state.row_max), state.sum);
     return state;
   }
 
   // Every warpgroup finishes an equal share of the columns: it leaves its partial results of all other
   // columns in shared memory, meets the others there, and takes theirs in.
-  static constexpr int kShare = C.value_dim / 8 / C.consumers;  // groups of 8 columns
+  static constexpr int kShare = C.value_dim / 8 / C.warpgroups;  // groups of 8 columns
   static_assert(kShare % 4 == 0);
 
   __device__ void leave_partial(const Output<C>& o) const {
 #pragma unroll
     for (int n = 0; n < C.value_dim / 8; ++n)
-      if (n / kShare != warpgroup) shared.output[warpgroup][n][thread] = pairs_of<C>(o, n);
+      if (n / kShare != warpgroup) shared.output[warpgroup][n][thread] = pairs_of<C.thread_rows()>(o, n);
     if constexpr (C.thread_rows() == 1) {  // what no row is made of is to be read all the same: exponentiate
       unsigned rest = 0;
 #pragma unroll
-      for (int n = 0; n < C.value_dim / 8; ++n)
-        rest ^= __float_as_uint(o[4 * n + 2]) ^ __float_as_uint(o[4 * n + 3]);
+      for (int n = 0; n < C.value_dim / 8; ++n) rest ^= __float_as_uint(o[n][2]) ^ __float_as_uint(o[n][3]);
       shared.rows[warpgroup][1][thread].x = __uint_as_float(rest);
     }
   }
@@ -236,10 +234,10 @@ struct SplitBlock {
   __device__ Pairs<C.thread_rows()> merged(const Output<C>& o, int n) const {
     Pairs<C.thread_rows()> x;
 #pragma unroll
-    for (int w = 0; w < C.consumers; ++w) {
+    for (int w = 0; w < C.warpgroups; ++w) {
       // Its own from registers, which cannot be indexed by the warpgroup: w says which there would be.
-      const Pairs<C.thread_rows()> y =
-          w == warpgroup ? pairs_of<C>(o, w * kShare + n) : shared.output[w][warpgroup * kShare + n][thread];
+      const Pairs<C.thread_rows()> y = w == warpgroup ? pairs_of<C.thread_rows()>(o, w * kShare + n)
+                                                      : shared.output[w][warpgroup * kShare + n][thread];
 #pragma unroll
       for (int r = 0; r < C.thread_rows(); ++r)
         x.of[r] = w == 0 ? y.of[r] : make_float2(x.of[r].x + y.of[r].x, x.of[r].y + y.of[r].y);
@@ -249,11 +247,11 @@ struct SplitBlock {
 
   __device__ void run() const {
     const tile::BlockView<T> view = tile::block_view<T>(p.problem, at.batch, at.head);
-    const int lane = thread % 32, row = first_row() + thread / 32 * C.warp_rows + lane / 4;
+    const int lane = thread % 32, row = first_row() + thread / 32 * C.warp_rows() + lane / 4;
     RowEnds<T, C.thread_rows()> ends(p.problem, view, row, at.head);
     ends.out = ptx::opaque(ends.out);  // now, while Q and K are on their way
     ends.stride = ptx::opaque(ends.stride);
-    Rows rows = {{tile::kLowest, tile::kLowest}, {0.0f, 0.0f}};
+    RowState rows = tile::empty_rows();
     Output<C> o;
     attend(rows, o);
 
@@ -262,29 +260,29 @@ struct SplitBlock {
 #pragma unroll
     for (int r = 0; r < C.thread_rows(); ++r) {
       state[r] = whole_row(r);
-      factor[r] = tile::fast_exp2(rows.reference[r] - state[r].reference);
+      factor[r] = ptx::exp2_approx(rows.row_max[r] - state[r].row_max);
     }
     ends.end(p.problem, at.head, state);
 #pragma unroll
     for (int r = 0; r < C.thread_rows(); ++r) factor[r] *= ends.inverse[r];
-    rescale<C>(o, factor);
+    tile::scale_rows<C.thread_rows()>(o, factor);
     leave_partial(o);
     __syncthreads();
     ends.template write_all<8 * kShare>(8 * kShare * warpgroup, lane, [&](int n) { return merged(o, n); });
     if (warpgroup == 0 && lane % 4 == 0) ends.write_lse(p.problem, view, row, at.head, state);
     if (__syncthreads_or(static_cast<int>(ends.suspect())) == 0) return;
-    constexpr int kRows = C.split_rows() * 32 / kThreads;  // of a warp
+    constexpr int kRows = C.rows() * 32 / kThreads;  // of a warp
     const int first = first_row() + static_cast<int>(threadIdx.x) / 32 * kRows;
     recompute_suspects<T>(p.problem, at, first, first + kRows);
   }
 };
 
 // Grid: row tiles, heads, batch entries.
-template <Config C, class T>
+template <SplitConfig C, class T>
 __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   SplitShared<C>& shared = *reinterpret_cast<SplitShared<C>*>(memory);
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  ptx::let_next_kernel_start();
+  ptx::launch_dependents();
   SplitBlock<C, T> block{p, shared, warpgroup, static_cast<int>(threadIdx.x) % 128};
   if (block.thread == 0) {
     ptx::prefetch_tensor_map(&p.query);
@@ -295,10 +293,11 @@ __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   block.at = {static_cast<int>(p.problem.longest_first != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x),
               static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   block.kv_head = p.group.divide(block.at.head);
-  if (tile::has_key_lengths(p.problem)) ptx::await_kernels_before();
-  block.band = tile::band_of(p.problem, block.at.batch);
-  block.range = key_tiles<C>(block.band, p.problem, block.at, C.split_rows());
-  ptx::await_kernels_before();
+  if (tile::has_key_lengths(p.problem)) ptx::wait_for_dependencies();
+  const tile::Sequence sequence{p.problem, block.at.batch};
+  block.band = sequence.band();
+  block.range = key_tiles<C>(block.band, sequence.queries(), block.at.row_tile);
+  ptx::wait_for_dependencies();
   if (block.thread == 0) block.start_copies();
   __syncthreads();
   block.run();

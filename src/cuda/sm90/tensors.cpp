@@ -54,16 +54,15 @@ runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::
 
 core::Status check_boxes(const core::Problem& p) {
   if (core::Status s = check(p, "query", p.query, p.heads, p.queries); !s.ok()) return s;
-  if (core::Status s = check(p, "key", p.key, p.kv_heads, p.keys); !s.ok()) return s;
-  if (core::Status s = check(p, "value", p.value, p.kv_heads, p.keys); !s.ok()) return s;
-  return check(p, "output", p.output, p.heads, p.queries);
+  if (core::Status s = check(p, "key", p.kv.key, p.kv_heads, p.keys); !s.ok()) return s;
+  if (core::Status s = check(p, "value", p.kv.value, p.kv_heads, p.keys); !s.ok()) return s;
+  return check(p, "output", p.output.rows, p.heads, p.queries);
 }
 
-BoxedTensors boxes_of(const core::Problem& p, const Config& c) {
-  const int query_rows = c.warp_rows == 16 ? 64 : c.warp_rows;  // of a warpgroup, or of a warp
-  return {boxed(p, p.query, p.dim, p.heads, p.queries, query_rows),
-          boxed(p, p.key, p.dim, p.kv_heads, p.keys, c.keys),
-          boxed(p, p.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
+BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) {
+  return {boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
+          boxed(p, p.kv.key, p.dim, p.kv_heads, p.keys, c.keys),
+          boxed(p, p.kv.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
 }
 
 }  // namespace tessera::cuda::sm90

@@ -1,9 +1,9 @@
-// Query, key and value of a problem as the copy engine is to be told of them.
+// Query, key and value of a problem as TMA is told of them.
 #pragma once
 
 #include "core/problem.hpp"
 #include "cuda/runtime/tensor_map.hpp"
-#include "cuda/sm90/config.hpp"
+#include "cuda/sm90/configs.hpp"
 
 namespace tessera::cuda::sm90 {
 
@@ -18,6 +18,6 @@ core::Status check_boxes(const core::Problem& problem);
 
 // Of a problem that passed: boxes have the rows of a warpgroup (of a warp, if it has fewer than 16), or the
 // keys of a tile.
-BoxedTensors boxes_of(const core::Problem& problem, const Config& config);
+BoxedTensors boxes_of(const core::Problem& problem, const Tiling& tiling);
 
 }  // namespace tessera::cuda::sm90

@@ -13,23 +13,22 @@ struct KeyTiles {
 };
 
 // Of keys [begin, end), if there are any; else `none`.
-template <Config C>
+template <auto C>
 __device__ inline KeyTiles tiles_of(const tile::KeyRange& range, const KeyTiles& none) {
   if (range.end <= range.begin) return none;
   const int first = range.begin / C.keys;
   return {first, (range.end - 1) / C.keys + 1 - first};
 }
 
-template <Config C>
-__device__ inline KeyTiles key_tiles(const tile::Band& band, const Params& p, const Place& at,
-                                     int rows = C.rows()) {
-  const int first_row = at.row_tile * rows, last_row = min(first_row + rows, p.queries) - 1;
+template <auto C>
+__device__ inline KeyTiles key_tiles(const tile::Band& band, int queries, int row_tile) {
+  const int first_row = row_tile * C.rows(), last_row = min(first_row + C.rows(), queries) - 1;
   // Nothing to see: one tile, all of it hidden.
   return tiles_of<C>(tile::key_range(band, first_row, last_row), {0, 1});
 }
 
 // The tiles [begin, end) that need no masking for the rows of one warpgroup.
-template <Config C>
+template <auto C>
 __device__ inline int2 unmasked_tiles(const tile::KeyRange& range) {
   return make_int2((range.full_begin + C.keys - 1) / C.keys, range.full_end / C.keys);
 }

@@ -1,5 +1,5 @@
 // One output row, computed by one warp with plain arithmetic: the way out when a row of a tensor-core kernel
-// came out NaN although its softmax did not. That happens when a hidden key (weight 0) has NaN or inf in its
+// came out NaN although its softmax did not. That happens when a hidden key (P = 0) has NaN or inf in its
 // value row: 0 * inf is NaN in a matrix product, but a hidden key must contribute nothing. Checking every
 // value beforehand would cost every call; checking the result costs almost nothing, and this is slow but
 // rare.
@@ -16,38 +16,37 @@ template <class T>
 __device__ inline void careful_row(const Params& p, int batch, int pack_index, int row) {
   const BlockView<T> v = block_view<T>(p, batch, pack_index);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const RowPlace at = v.place(row);
-  const ScoreRow options = score_row(p, v, at);
+  const RowIndex at = v.index(row);
+  const OptionScores score_of(p, v, at);
   const T* const query = query_row(p, v, at);
   const KeyRange range = key_range(v.band, at.query, at.query);
   SoftmaxState state = empty_softmax();
   float acc[kCarefulMaxDim / 32] = {};
 
   for (int j = range.begin; j < range.end; ++j) {
-    const T* const key = v.key + j * p.key_strides.row;
+    const T* const key = v.key + j * p.kv.key.strides.row;
     float dot = 0.0f;
-    for (int d = lane; d < p.dim; d += 32) dot = fmaf(to_float(query[d]), to_float(key[d]), dot);
+    for (int d = lane; d < p.sizes.dim; d += 32) dot = fmaf(to_float(query[d]), to_float(key[d]), dot);
     for (int step = 16; step > 0; step /= 2) dot += __shfl_xor_sync(0xffffffffu, dot, step);
-    const float score = general_score(p, v.band, options, j, dot);
+    const float score = score_of(p, v.band, j, dot);
     if (score == minus_infinity()) continue;
-    const float keep = raise_reference(state, score);
-    const float weight = fast_exp2(score - state.reference);
-    state.sum += weight;
-    const T* const value = v.value + j * p.value_strides.row;
+    const float keep = raise_row_max(state, score);
+    const float prob = ptx::exp2_approx(score - state.row_max);
+    state.sum += prob;
+    const T* const value = v.value + j * p.kv.value.strides.row;
 #pragma unroll
     for (int i = 0; i < kCarefulMaxDim / 32; ++i) {
       const int d = lane + 32 * i;
-      if (d < p.value_dim) acc[i] = fmaf(weight, to_float(value[d]), acc[i] * keep);
+      if (d < p.sizes.value_dim) acc[i] = fmaf(prob, to_float(value[d]), acc[i] * keep);
     }
   }
-  float keep = 1.0f;
-  if (p.sinks != nullptr) keep = add_sink(state, p.sinks[at.head * p.sinks_stride]);
+  const float keep = join_sink(p, at.head, state);
   const float inverse = inverse_sum(state) * keep;
   T* const out = output_row(p, v, at);
 #pragma unroll
   for (int i = 0; i < kCarefulMaxDim / 32; ++i) {
     const int d = lane + 32 * i;
-    if (d < p.value_dim) out[d] = from_float<T>(acc[i] * inverse);
+    if (d < p.sizes.value_dim) out[d] = from_float<T>(acc[i] * inverse);
   }
 }
 

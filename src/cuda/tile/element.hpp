@@ -1,10 +1,29 @@
-// Elements to float and back, one and two at a time.
+// What an element is on the device, and to float and back, one and two at a time.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/dispatch.hpp"
+
 namespace tessera::cuda::tile {
+
+template <Element>
+struct ElementTraits;
+template <>
+struct ElementTraits<Element::f16> {
+  using Type = __half;
+};
+template <>
+struct ElementTraits<Element::bf16> {
+  using Type = __nv_bfloat16;
+};
+template <>
+struct ElementTraits<Element::f32> {
+  using Type = float;
+};
+template <Element kElement>
+using ElementType = typename ElementTraits<kElement>::Type;
 
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__half x) { return __half2float(x); }

@@ -13,29 +13,29 @@
 
 namespace tessera::cuda::tile {
 
-struct Place {
+struct FragmentIndex {
   int row, column;
 };
 
-TESSERA_HOST_DEVICE Place place_in_a(int lane, int register_index, int half) {
+TESSERA_HOST_DEVICE FragmentIndex index_in_a(int lane, int register_index, int half) {
   return {lane / 4 + 8 * (register_index % 2), 2 * (lane % 4) + 8 * (register_index / 2) + half};
 }
 
-TESSERA_HOST_DEVICE Place place_in_b(int lane, int register_index, int half) {  // row = k, column = n
+TESSERA_HOST_DEVICE FragmentIndex index_in_b(int lane, int register_index, int half) {  // row = k, column = n
   return {2 * (lane % 4) + 8 * register_index + half, lane / 4};
 }
 
-TESSERA_HOST_DEVICE Place place_in_c(int lane, int element) {
+TESSERA_HOST_DEVICE FragmentIndex index_in_c(int lane, int element) {
   return {lane / 4 + 8 * (element / 2), 2 * (lane % 4) + element % 2};
 }
 
 // Row and 8-element chunk that lane gives ldmatrix.x4 so that its four registers become:
 // the A fragment of a 16x16 tile stored row by row;
-TESSERA_HOST_DEVICE Place ldmatrix_a(int lane) { return {lane % 16, lane / 16}; }
+TESSERA_HOST_DEVICE FragmentIndex ldmatrix_a(int lane) { return {lane % 16, lane / 16}; }
 // the B fragments of two 16x8 tiles (n = 0..7 and 8..15) of a matrix stored as [n][k]: registers
 // {0, 1} belong to the first, {2, 3} to the second;
-TESSERA_HOST_DEVICE Place ldmatrix_b(int lane) { return {lane % 8 + 8 * (lane / 16), lane / 8 % 2}; }
+TESSERA_HOST_DEVICE FragmentIndex ldmatrix_b(int lane) { return {lane % 8 + 8 * (lane / 16), lane / 8 % 2}; }
 // with .trans, the B fragments of two 16x8 tiles of a matrix stored as [k][n].
-TESSERA_HOST_DEVICE Place ldmatrix_b_transposed(int lane) { return {lane % 16, lane / 16}; }
+TESSERA_HOST_DEVICE FragmentIndex ldmatrix_b_transposed(int lane) { return {lane % 16, lane / 16}; }
 
 }  // namespace tessera::cuda::tile

@@ -1,5 +1,6 @@
-// What may happen to a score between Q K and the softmax: scale, softcap, ALiBi, mask tensor, band. In: the
-// dot product. Out: the score times log2(e), -inf where the key is hidden.
+// What may happen to a score between Q K and the softmax: scale, softcap, ALiBi, mask tensor, band. Kernels
+// have one of two policies for it. In: the dot product. Out: the score, -inf where the key is hidden; times
+// factor() it is the exponent of 2.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,33 +11,27 @@
 
 namespace tessera::cuda::tile {
 
-// Of one row: what does not depend on the key.
-struct ScoreRow {
-  int query;
-  float slope;
-  const void* mask;  // at key 0
+// Scores are only scaled and hidden by position: nothing is to be done where a tile's rows see all its keys.
+struct PlainScores {
+  static constexpr bool kEveryTile = false;
+  __device__ static float factor(const Params& p) { return p.scoring.scale_log2; }
+
+  // Row r of an accumulator sees keys low ... high - 1, counted from the thread's first.
+  template <int kGroups>
+  __device__ static void hide(float (&s)[kGroups][4], int r, int low, int high) {
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int key = 8 * n + e;
+        if (key < low || key >= high) s[n][2 * r + e] = minus_infinity();
+      }
+  }
 };
 
-template <class T>
-__device__ inline ScoreRow score_row(const Params& p, const BlockView<T>& v, RowPlace at) {
-  ScoreRow row{at.query, 0.0f, nullptr};
-  if (p.alibi_slopes != nullptr) {
-    row.slope = p.alibi_slopes[v.batch * p.alibi_batch_stride + at.head * p.alibi_head_stride];
-  }
-  if (p.mask_kind != MaskTensorKind::none) {
-    const long long offset =
-        v.batch * p.mask_strides[0] + at.head * p.mask_strides[1] + at.query * p.mask_strides[2];
-    const int size = p.mask_kind == MaskTensorKind::boolean        ? 1
-                     : p.mask_kind == MaskTensorKind::additive_f32 ? 4
-                                                                   : 2;
-    row.mask = static_cast<const char*>(p.mask) + offset * size;
-  }
-  return row;
-}
-
 __device__ inline float additive_mask(const Params& p, const void* mask, int key) {
-  const long long at = key * p.mask_strides[3];
-  switch (p.mask_kind) {
+  const long long at = key * p.visibility.mask_strides[3];
+  switch (p.visibility.mask_kind) {
     case MaskTensorKind::additive_f32:
       return static_cast<const float*>(mask)[at];
     case MaskTensorKind::additive_f16:
@@ -48,45 +43,76 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
   }
 }
 
-// With every option of the interface.
-__device__ inline float general_score(const Params& p, const Band& band, const ScoreRow& row, int key,
-                                      float dot) {
-  if (!band.visible(row.query, key)) return minus_infinity();
-  float s = dot * p.scale;
-  if (p.softcap > 0.0f) s = p.softcap * tanhf(s / p.softcap);
-  if (p.alibi_slopes != nullptr) {
-    const int distance = row.query + band.offset - key;
-    s -= row.slope * static_cast<float>(distance < 0 ? -distance : distance);
-  }
-  if (p.mask_kind != MaskTensorKind::none) {
-    const float add = additive_mask(p, row.mask, key);
-    if (add == minus_infinity()) return add;  // hidden, whatever s is
-    s += add;
-  }
-  return s * kLog2E;
-}
+// Every option of the interface; of one row, what does not depend on the key.
+struct OptionScores {
+  static constexpr bool kEveryTile = true;
+  __device__ static float factor(const Params&) { return 1.0f; }
 
-// A thread's share of one row in the accumulators of a product: of every eight keys two neighbouring ones.
-// score(n, e) is the one of key 8 n + e, counted from the thread's first.
-//
-// The row sees keys low ... high - 1, counted the same way.
-template <int kKeys, class Score>
-__device__ inline void hide_by_position(int low, int high, Score score) {
-#pragma unroll
-  for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int key = 8 * n + e;
-      if (key < low || key >= high) score(n, e) = minus_infinity();
+  int query;
+  float slope = 0.0f;
+  const void* mask = nullptr;  // at key 0
+
+  template <class T>
+  __device__ OptionScores(const Params& p, const BlockView<T>& v, RowIndex at) : query(at.query) {
+    if (p.per_head.alibi_slopes != nullptr) {
+      slope =
+          p.per_head
+              .alibi_slopes[v.batch * p.per_head.alibi_batch_stride + at.head * p.per_head.alibi_head_stride];
     }
+    const Visibility& visibility = p.visibility;
+    if (visibility.mask_kind != MaskTensorKind::none) {
+      const long long offset = v.batch * visibility.mask_strides[0] + at.head * visibility.mask_strides[1] +
+                               at.query * visibility.mask_strides[2];
+      const int size = visibility.mask_kind == MaskTensorKind::boolean        ? 1
+                       : visibility.mask_kind == MaskTensorKind::additive_f32 ? 4
+                                                                              : 2;
+      mask = static_cast<const char*>(visibility.mask) + offset * size;
+    }
+  }
+
+  __device__ float operator()(const Params& p, const Band& band, int key, float dot) const {
+    if (!band.visible(query, key)) return minus_infinity();
+    float s = dot * p.scoring.scale;
+    if (p.scoring.softcap > 0.0f) s = p.scoring.softcap * tanhf(s / p.scoring.softcap);
+    if (p.per_head.alibi_slopes != nullptr) {
+      const int distance = query + band.offset - key;
+      s -= slope * static_cast<float>(distance < 0 ? -distance : distance);
+    }
+    if (p.visibility.mask_kind != MaskTensorKind::none) {
+      const float add = additive_mask(p, mask, key);
+      if (add == minus_infinity()) return add;  // hidden, whatever s is
+      s += add;
+    }
+    return s * kLog2E;
+  }
+
+  // Row r of an accumulator; first_key is the thread's first.
+  template <int kGroups>
+  __device__ void apply(const Params& p, const Band& band, int first_key, float (&s)[kGroups][4],
+                        int r) const {
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) s[n][2 * r + e] = (*this)(p, band, first_key + 8 * n + e, s[n][2 * r + e]);
+  }
+};
+
+// A head's sink, if it has one, joins the sums of its rows; what was summed so far is to be multiplied by
+// `keep`.
+template <int kRows>
+__device__ inline void join_sink(const Params& p, int head, SoftmaxState (&state)[kRows],
+                                 float (&keep)[kRows]) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) keep[r] = 1.0f;
+  if (p.per_head.sinks == nullptr) return;
+  const float sink = p.per_head.sinks[head * p.per_head.sinks_stride];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) keep[r] = add_sink(state[r], sink);
 }
-template <int kKeys, class Score>
-__device__ inline void apply_options(const Params& p, const Band& band, const ScoreRow& row, int first_key,
-                                     Score score) {
-#pragma unroll
-  for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) score(n, e) = general_score(p, band, row, first_key + 8 * n + e, score(n, e));
+// Of a single row; returns `keep`.
+__device__ inline float join_sink(const Params& p, int head, SoftmaxState& state) {
+  return p.per_head.sinks == nullptr ? 1.0f
+                                     : add_sink(state, p.per_head.sinks[head * p.per_head.sinks_stride]);
 }
 
 }  // namespace tessera::cuda::tile

@@ -1,5 +1,6 @@
-// One (batch, pack of heads) of a problem as a block sees it. Heads that share K and V may share a block:
-// row r is then query r / pack of head first_head + r % pack, so that K/V are loaded once for all of them.
+// What a block sees of a problem: the sequence that it works on, and one pack of its heads. Heads that share
+// K and V may share a block: row r is then query r / pack of head first_head + r % pack, so that K/V are
+// loaded once for all of them.
 #pragma once
 
 #include "cuda/params.hpp"
@@ -7,9 +8,36 @@
 
 namespace tessera::cuda::tile {
 
-struct RowPlace {
+struct RowIndex {
   int query, head;
 };
+
+// One entry of the batch, for whoever needs a length: they may differ from entry to entry. Asked anew where
+// it is needed: few have a register to keep the answer in.
+struct Sequence {
+  const Params& p;
+  int batch;
+
+  __device__ int queries() const { return p.sizes.queries; }
+  __device__ int keys() const {
+    if (p.kv.lengths_i32 != nullptr)
+      return min(max(p.kv.lengths_i32[batch * p.kv.lengths_stride], 0), p.sizes.keys);
+    if (p.kv.lengths_i64 != nullptr) {
+      const long long length = p.kv.lengths_i64[batch * p.kv.lengths_stride];
+      return static_cast<int>(length < 0 ? 0 : length > p.sizes.keys ? p.sizes.keys : length);
+    }
+    return p.sizes.keys;
+  }
+  __device__ Band band() const {
+    const int all = keys();
+    return {all, p.visibility.align_bottom_right != 0 ? all - queries() : 0, p.visibility.left,
+            p.visibility.right};
+  }
+};
+// Whether keys() reads memory, which kernels before this one may still be writing.
+__device__ inline bool has_key_lengths(const Params& p) {
+  return p.kv.lengths_i32 != nullptr || p.kv.lengths_i64 != nullptr;
+}
 
 template <class T>
 struct BlockView {
@@ -24,59 +52,45 @@ struct BlockView {
   Band band;
 
   __device__ int query_of(int row) const { return pack.divide(row); }
-  __device__ RowPlace place(int row) const {
+  __device__ RowIndex index(int row) const {
     const int query_index = query_of(row);
     return {query_index, first_head + row - query_index * static_cast<int>(pack.divisor)};
   }
 };
 
-__device__ inline bool has_key_lengths(const Params& p) {
-  return p.key_lengths_i32 != nullptr || p.key_lengths_i64 != nullptr;
-}
-__device__ inline int key_length(const Params& p, int b) {
-  if (p.key_lengths_i32 != nullptr) return min(max(p.key_lengths_i32[b * p.key_lengths_stride], 0), p.keys);
-  if (p.key_lengths_i64 != nullptr) {
-    const long long length = p.key_lengths_i64[b * p.key_lengths_stride];
-    return static_cast<int>(length < 0 ? 0 : length > p.keys ? p.keys : length);
-  }
-  return p.keys;
-}
-
-__device__ inline Band band_of(const Params& p, int b) {
-  const int keys = key_length(p, b);
-  return {keys, p.align_bottom_right != 0 ? keys - p.queries : 0, p.left, p.right};
-}
-
 // `pack_index` counts packs of heads within batch entry b.
 template <class T>
 __device__ inline BlockView<T> block_view(const Params& p, int b, int pack_index) {
   const int pack = static_cast<int>(p.pack.divisor), first_head = pack_index * pack;
-  const int kv = pack == p.group ? pack_index : first_head / p.group;
+  const int kv = pack == p.sizes.group ? pack_index : first_head / p.sizes.group;
+  const Sequence sequence{p, b};
   BlockView<T> v;
-  v.query = static_cast<const T*>(p.query) + b * p.query_strides.batch;
-  v.output = static_cast<T*>(p.output) + b * p.output_strides.batch;
-  v.lse = p.lse == nullptr ? nullptr : p.lse + b * p.lse_strides.batch;
-  v.key = static_cast<const T*>(p.key) + b * p.key_strides.batch + kv * p.key_strides.head;
-  v.value = static_cast<const T*>(p.value) + b * p.value_strides.batch + kv * p.value_strides.head;
+  v.query = static_cast<const T*>(p.query.data) + b * p.query.strides.batch;
+  v.output = static_cast<T*>(p.output.data) + b * p.output.strides.batch;
+  v.lse = p.output.lse == nullptr ? nullptr : p.output.lse + b * p.output.lse_strides.batch;
+  v.key = static_cast<const T*>(p.kv.key.data) + b * p.kv.key.strides.batch + kv * p.kv.key.strides.head;
+  v.value =
+      static_cast<const T*>(p.kv.value.data) + b * p.kv.value.strides.batch + kv * p.kv.value.strides.head;
   v.batch = b;
   v.first_head = first_head;
   v.pack = p.pack;
-  v.rows = p.queries * pack;
-  v.band = band_of(p, b);
+  v.rows = sequence.queries() * pack;
+  v.band = sequence.band();
   return v;
 }
 
 template <class T>
-__device__ inline const T* query_row(const Params& p, const BlockView<T>& v, RowPlace at) {
-  return v.query + at.head * p.query_strides.head + at.query * p.query_strides.row;
+__device__ inline const T* query_row(const Params& p, const BlockView<T>& v, RowIndex at) {
+  return v.query + at.head * p.query.strides.head + at.query * p.query.strides.row;
 }
 template <class T>
-__device__ inline T* output_row(const Params& p, const BlockView<T>& v, RowPlace at) {
-  return v.output + at.head * p.output_strides.head + at.query * p.output_strides.row;
+__device__ inline T* output_row(const Params& p, const BlockView<T>& v, RowIndex at) {
+  return v.output + at.head * p.output.strides.head + at.query * p.output.strides.row;
 }
 template <class T>
-__device__ inline void write_lse(const Params& p, const BlockView<T>& v, RowPlace at, float lse) {
-  if (v.lse != nullptr) v.lse[at.head * p.lse_strides.head + at.query * p.lse_strides.row] = lse;
+__device__ inline void write_lse(const Params& p, const BlockView<T>& v, RowIndex at, float lse) {
+  if (v.lse != nullptr)
+    v.lse[at.head * p.output.lse_strides.head + at.query * p.output.lse_strides.row] = lse;
 }
 
 }  // namespace tessera::cuda::tile

@@ -28,7 +28,9 @@ struct ThreadPlace {
 };
 inline ThreadPlace threadIdx, blockIdx, gridDim;
 inline void __syncwarp() {}
-struct __half {};
+struct __half {
+  unsigned short bits;
+};
 using std::max;
 using std::min;
 

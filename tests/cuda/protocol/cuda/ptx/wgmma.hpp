@@ -13,17 +13,17 @@ inline void wgmma_wait() {
   testing_cuda::machine->wait_for_products(pending);
 }
 template <int n>
-inline void pin(float (&)[n]) {}
+inline void pin(float (&)[n][4]) {}
 
 template <class T, int kColumns>
 struct Wgmma {
-  static void from_shared(float (&)[kColumns / 2], unsigned long long a, unsigned long long b, bool add) {
+  static void from_shared(float (&)[kColumns / 8][4], unsigned long long a, unsigned long long b, bool add) {
     testing_cuda::Product step;
     testing_cuda::machine->read({{block_of(a), 64 * 128}}, step.a);
     testing_cuda::machine->read({{block_of(b), kColumns * 128}}, step.b);
     add_step(testing_cuda::machine->scores(), step, add);
   }
-  static void from_registers(float (&)[kColumns / 2], const unsigned (&)[4], unsigned long long b,
+  static void from_registers(float (&)[kColumns / 8][4], const unsigned (&)[4], unsigned long long b,
                              bool = true) {
     const auto stride = static_cast<unsigned>(b >> 16 & 0x3fff) * 16;
     std::vector<std::pair<unsigned, unsigned>> blocks;  // of 64 columns, 16 rows of each

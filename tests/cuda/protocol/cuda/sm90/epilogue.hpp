@@ -8,15 +8,15 @@
 
 namespace tessera::cuda::sm90 {
 
-inline std::function<void(const Place& at, int first_row)> when_written;
+inline std::function<void(const TileIndex& at, int first_row)> when_written;
 
 template <Config C, class T>
-bool write_output(const Params&, const Place& at, int first_row, Rows&, const Output<C>&) {
+bool write_output(const Params&, const TileIndex& at, int first_row, RowState&, const Output<C>&) {
   testing_cuda::machine->perhaps_pause();
   when_written(at, first_row);
   return false;
 }
 template <class T>
-void recompute_suspects(const Params&, const Place&, int, int) {}
+void recompute_suspects(const Params&, const TileIndex&, int, int) {}
 
 }  // namespace tessera::cuda::sm90

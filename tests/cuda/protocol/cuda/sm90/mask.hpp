@@ -6,8 +6,8 @@
 
 namespace tessera::cuda::sm90 {
 
-template <Config C, class T, bool kGeneral>
-void mask_scores(Scores<C>&, const Params&, const Place&, int, int tile) {
+template <Config C, class T, class Policy>
+void mask_scores(Scores<C>&, const Params&, const TileIndex&, int, int tile) {
   testing_cuda::machine->perhaps_pause();
   testing_cuda::machine->masked().push_back(tile);
 }

@@ -1,4 +1,4 @@
-// The bulk tensor copy engine (PTX ISA, "cp.async.bulk.tensor"): one thread asks for a whole box of a tensor,
+// TMA (PTX ISA, "cp.async.bulk.tensor"): one thread asks for a whole box of a tensor,
 // an mbarrier counts its bytes. Boxes that reach over the tensor's edge read zeros and write nothing there.
 // sm_90 and newer.
 #pragma once
@@ -19,8 +19,8 @@ __device__ inline void prefetch_tensor_map(const TensorMap* map) {
 }
 
 // Coordinates: column, row, head, batch.
-__device__ inline void copy_box_in(unsigned to, const TensorMap* map, unsigned barrier, int column, int row,
-                                   int head, int batch) {
+__device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int column, int row,
+                                int head, int batch) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
       "%6}], [%2];" ::"r"(to),

@@ -1,4 +1,4 @@
-// Stands in for src/cuda/ptx/tensor_copy.hpp: see machine.hpp. A tensor map says which tensor it is of and
+// Stands in for src/cuda/ptx/tma.hpp: see machine.hpp. A tensor map says which tensor it is of and
 // how many rows a box has.
 #pragma once
 
@@ -13,8 +13,7 @@ struct TensorMap {
 
 namespace ptx {
 
-inline void copy_box_in(unsigned to, const TensorMap* map, unsigned barrier, int, int row, int head,
-                        int batch) {
+inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int, int row, int head, int batch) {
   testing_cuda::machine->copy(to, static_cast<unsigned>(map->box_rows) * 128, {map->kind, row, head, batch},
                               barrier);
 }

@@ -1,15 +1,14 @@
 // GPU memory given to the CPU. Part of every build, with nvcc or without: the memory may come from another
 // library in the process. Asks the driver only if someone else has loaded it.
+#include "cpu/host_memory.hpp"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
 
 #include <atomic>
 
-#include "cuda/runtime/runtime.hpp"
-#include "cuda/runtime/tensors.hpp"
-
-namespace tessera::cuda::runtime {
+namespace tessera::cpu {
 namespace {
 
 // cuPointerGetAttribute and the few constants it takes, as cuda.h has them.
@@ -59,13 +58,16 @@ bool is_gpu_memory(PointerGetAttribute attribute, const void* data) {
 
 }  // namespace
 
-core::Status check_on_host(const core::Problem& problem) {
+core::Status check_on_host(const core::Addresses& at, const tessera_device& device) {
   const PointerGetAttribute attribute = driver_function();
   if (attribute == nullptr) return {};
-  return for_each_tensor(problem, [&](std::string_view name, const void* data) -> core::Status {
-    if (!is_gpu_memory(attribute, data)) return {};
+  const auto check = [&](std::string_view name, const void* data) -> core::Status {
+    if (data == nullptr || !is_gpu_memory(attribute, data)) return {};
     return core::invalid(fmt::format("{} is GPU memory, but device.kind is 1 (cpu)", name));
-  });
+  };
+  for (const core::TensorField& field : core::kTensorFields.values)
+    if (core::Status s = check(field.name, at[field.id]); !s.ok()) return s;
+  return check("device.workspace", device.workspace);
 }
 
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::cpu

@@ -1,0 +1,78 @@
+#include "cases/tensors.hpp"
+
+#include "cases/fill.hpp"
+#include "cases/random.hpp"
+#include "core/tensors.hpp"
+
+namespace tessera::cases {
+namespace {
+
+tessera_tensor mask_tensor(const Case& c, const Random& choices) {
+  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, c.dtype};
+  const tessera_dtype dtype = c.mask_type == MaskType::boolean ? TESSERA_BOOL : floats[choices.word(2) % 4];
+  switch (c.mask_shape) {
+    case MaskShape::keys:
+      return make_tensor(dtype, {c.keys});
+    case MaskShape::queries_keys:
+      return make_tensor(dtype, {c.queries, c.keys});
+    case MaskShape::batch_keys:
+      return make_tensor(dtype, {c.batch, 1, 1, c.keys});
+    case MaskShape::heads_queries_keys:
+      return make_tensor(dtype, {c.heads, c.queries, c.keys});
+    case MaskShape::full:
+      return make_tensor(dtype, {c.batch, c.heads, c.queries, c.keys});
+    case MaskShape::none:
+      break;
+  }
+  return TESSERA_TENSOR_NONE;
+}
+
+}  // namespace
+
+tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
+  tessera_attention p = TESSERA_ATTENTION_INIT;
+  p.query = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.dim});
+  p.key = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.dim});
+  p.value = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.value_dim});
+  p.output = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.value_dim});
+  p.lse = make_tensor(TESSERA_F32, {c.batch, c.heads, c.queries});
+  for (tessera_tensor* t : {&p.query, &p.key, &p.value, &p.output, &p.lse}) apply_layout(t, c.layout);
+  p.scale = c.scale;
+  p.softcap = c.softcap;
+  p.mask.align = c.align;
+  p.mask.left = c.left;
+  p.mask.right = c.right;
+
+  const Random choices(seed, kChoices);
+  p.mask.tensor = mask_tensor(c, choices);
+  if (c.layout == Layout::padded && p.mask.tensor.rank > 0) set_strides(&p.mask.tensor, 1, 5);
+  if (c.key_lengths)
+    p.key_lengths = make_tensor(choices.word(0) % 2 == 0 ? TESSERA_I64 : TESSERA_I32, {c.batch});
+  if (c.alibi)
+    p.alibi_slopes = choices.word(1) % 2 == 0 ? make_tensor(TESSERA_F32, {c.batch, c.heads})
+                                              : make_tensor(TESSERA_F32, {c.heads});
+  if (c.sinks) p.sinks = make_tensor(TESSERA_F32, {c.heads});
+  return p;
+}
+
+tessera_attention shape_only(const Case& c, std::uint64_t seed) {
+  tessera_attention p = tensors_of(c, seed);
+  std::uintptr_t address = std::uintptr_t{1} << 36;
+  core::for_each_tensor(p, [&](const core::TensorField&, tessera_tensor& t) {
+    if (t.rank == 0) return;
+    const std::size_t size = tessera_dtype_size(t.dtype);
+    std::int64_t last = 0;
+    for (std::int32_t d = 0; d < t.rank; ++d) last += (t.shape[d] - 1) * t.strides[d];
+    t.data =
+        reinterpret_cast<void*>(address + (c.layout == Layout::padded ? size : 0));  // NOLINT: never read
+    address +=
+        (static_cast<std::uintptr_t>(std::max<std::int64_t>(last, 0)) * size + 8192) & ~std::uintptr_t{255};
+  });
+  return p;
+}
+
+core::Status validated(const Case& c, core::Problem* problem) {
+  return core::validate(shape_only(c), problem);
+}
+
+}  // namespace tessera::cases

@@ -1,0 +1,65 @@
+// Every tensor of a problem, in one list: whoever goes over all of them (validation, memory checks, copies to
+// a GPU, the cache of recent calls, bindings) does so by for_each_tensor, and a new one is a line here and
+// one where it is used. Needs nothing but the C interface.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tessera::core {
+
+enum class TensorId { query, key, value, output, lse, mask, key_lengths, alibi_slopes, sinks };
+
+struct TensorField {
+  TensorId id;
+  std::string_view name;  // as users write it
+  bool written;           // a result
+};
+
+// f(field, tensor) for each; of an optional one that was left out, data is null and rank 0.
+template <class Attention, class F>
+constexpr void for_each_tensor(Attention& a, F f) {
+  f(TensorField{TensorId::query, "query", false}, a.query);
+  f(TensorField{TensorId::key, "key", false}, a.key);
+  f(TensorField{TensorId::value, "value", false}, a.value);
+  f(TensorField{TensorId::output, "output", true}, a.output);
+  f(TensorField{TensorId::lse, "lse", true}, a.lse);
+  f(TensorField{TensorId::mask, "mask.tensor", false}, a.mask.tensor);
+  f(TensorField{TensorId::key_lengths, "key_lengths", false}, a.key_lengths);
+  f(TensorField{TensorId::alibi_slopes, "alibi_slopes", false}, a.alibi_slopes);
+  f(TensorField{TensorId::sinks, "sinks", false}, a.sinks);
+}
+
+// Something for every tensor: PerTensor<void*> at; at[TensorId::key].
+template <class T>
+struct PerTensor {
+  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::sinks) + 1;
+  std::array<T, kCount> values{};
+
+  constexpr T& operator[](TensorId id) { return values[static_cast<std::size_t>(id)]; }
+  constexpr const T& operator[](TensorId id) const { return values[static_cast<std::size_t>(id)]; }
+  bool operator==(const PerTensor&) const = default;
+};
+
+inline constexpr PerTensor<TensorField> kTensorFields = [] {
+  PerTensor<TensorField> fields;
+  tessera_attention none{};
+  for_each_tensor(none, [&](const TensorField& field, const tessera_tensor&) { fields[field.id] = field; });
+  return fields;
+}();
+
+// Where the tensors of one call lie; null where one was left out. Everything else of a call is its Problem,
+// so that one plan serves every call that differs in addresses alone.
+using Addresses = PerTensor<void*>;
+
+inline Addresses addresses_of(const tessera_attention& a) {
+  Addresses at;
+  for_each_tensor(a, [&](const TensorField& field, const tessera_tensor& t) { at[field.id] = t.data; });
+  return at;
+}
+
+}  // namespace tessera::core

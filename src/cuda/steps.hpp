@@ -1,0 +1,44 @@
+// A problem as the launches that compute it: what every CUDA kernel's prepare() makes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace tessera::cuda {
+
+class Steps final : public core::Prepared {
+ public:
+  runtime::Step& add() { return steps_.emplace_back(); }
+  // The end of every prepare(): the steps are made ready, and `words` makes the sentence for people.
+  core::Status finish(int gpu, std::int64_t items, std::function<std::string()> words) {
+    for (const runtime::Step& step : steps_)
+      if (core::Status s = runtime::current().make_ready(step, gpu); !s.ok()) return s;
+    work_items = items;
+    threads = static_cast<std::int32_t>(steps_.front().threads);
+    words_ = std::move(words);
+    return {};
+  }
+
+  std::string words() const override { return words_(); }
+  core::Status submit(const core::Addresses& at, const tessera_device& device) const override {
+    for (const runtime::Step& step : steps_)
+      if (core::Status s = runtime::current().launch(step, at, device); !s.ok()) return s;
+    return {};
+  }
+
+ private:
+  std::vector<runtime::Step> steps_;
+  std::function<std::string()> words_;
+};
+
+inline const runtime::Gpu& gpu_of(const core::Device& device) {
+  return static_cast<const runtime::Gpu&>(device.hardware);
+}
+
+}  // namespace tessera::cuda
