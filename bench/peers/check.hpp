@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "cases/gates.hpp"
 #include "problem.hpp"
 
 namespace tessera::peers {
@@ -17,21 +17,18 @@ struct Check {
   std::int64_t checked_rows = 0;
 };
 
-// The exact result for rows of a shape: all of them where that is affordable, else a random sample.
+// The exact result for rows of a case, all of them where that is affordable, else a random sample; and the
+// bound that every kernel is held to (docs/correctness.md).
 class Truth {
  public:
-  Truth(const Shape& shape, const Inputs& inputs, std::uint64_t seed);
-  // output is contiguous [batch, heads, queries, dim] of the inputs' dtype. Every element must be
-  // finite; on the checked rows each may be off by twice the worst error of a plain same-precision
-  // implementation plus one rounding step of the dtype.
+  Truth(const Case& shape, const Inputs& inputs, std::uint64_t seed);
+  // output is contiguous [batch, heads, queries, dim]. Every element must be finite, those of the checked
+  // rows within the bound.
   Check judge(const void* output) const;
 
  private:
-  Shape shape_;
-  tessera_dtype dtype_;
-  std::vector<std::int64_t> rows_;  // indices into batch x heads x queries
-  std::vector<double> exact_;       // [rows, dim]
-  double plain_error_ = 0;
+  Case shape_;
+  cases::Expected expected_;
 };
 
 }  // namespace tessera::peers

@@ -42,10 +42,10 @@ json line_json(const Line& line) {
 }
 
 json block_json(const Block& block) {
-  const Shape& s = block.shape;
-  json j = {{"title", block.title},     {"shape", s.label()}, {"threads", block.threads},
-            {"batch", s.batch},         {"heads", s.heads},   {"kv_heads", s.kv_heads},
-            {"queries", s.queries},     {"keys", s.keys},     {"dim", s.dim},
+  const Case& s = block.shape;
+  json j = {{"title", block.title},     {"shape", label(s)}, {"threads", block.threads},
+            {"batch", s.batch},         {"heads", s.heads},  {"kv_heads", s.kv_heads},
+            {"queries", s.queries},     {"keys", s.keys},    {"dim", s.dim},
             {"limit", block.limit_name}};
   for (const Line& line : block.lines) j["lines"].push_back(line_json(line));
   for (const Recorded& r : block.recorded)

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <thread>
 
+#include "cli/common.hpp"
 #include "cli/probe.hpp"
 #include "simd.hpp"
 
@@ -68,13 +67,6 @@ double fma_gflops(int threads, const Effort& effort) {
                 }};
   const double time_s = time_in_rounds({&way}, effort)[0].p50_s();
   return flops / time_s * 1e-9;
-}
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown CPU";
 }
 
 std::string as_folder_name(const std::string& text) {
@@ -150,15 +142,11 @@ Rates measure_rates(int threads, const Effort& effort) {
 
 Host describe_host() {
   Host h;
-  h.cpu = cpu_model();
+  h.cpu = cli::this_machine().cpu;
   h.slug = as_folder_name(h.cpu);
-#if defined(__clang__)
-  h.compiler = "clang " __clang_version__;
-#else
-  h.compiler = "gcc " __VERSION__;
-#endif
+  h.compiler = cli::compiler();
   h.instruction_set = simd::instruction_set();
-  h.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  h.cores = cli::this_machine().cores;
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) h.load_average = load[0];
   return h;

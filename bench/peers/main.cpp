@@ -5,13 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
 #include <limits>
 #include <random>
 #include <thread>
 
+#include "cli/common.hpp"
 #include "cli/values.hpp"
-#include "commit.hpp"
 #include "report.hpp"
 
 namespace {
@@ -62,14 +61,6 @@ void resolve(Options* o) {
 
 bool wanted(const Options& o, const char* part) {
   return std::find(o.only.begin(), o.only.end(), part) != o.only.end();
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 void run_all(const Options& o, const Settings& settings, Run* run) {
@@ -126,8 +117,8 @@ int main(int argc, char** argv) {
 
   Run run;
   run.host = describe_host();
-  run.date = utc_now();
-  run.commit = kCommit;
+  run.date = tessera::cli::utc_now();
+  run.commit = tessera::cli::commit();
   run.seed = o.seed;
   run.quick = o.quick;
   for (int i = 0; i < argc; ++i) run.command += (i == 0 ? "tessera_peers" : std::string(" ") + argv[i]);

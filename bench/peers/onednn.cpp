@@ -40,15 +40,15 @@ class Attention {
 };
 
 Attention::Attention(const Job& job, float* output, std::int64_t heads_at_once)
-    : heads_(job.shape.kv_count()),
+    : heads_(kv_count(job.shape)),
       heads_at_once_(heads_at_once),
-      query_step_(job.shape.packed_rows() * job.shape.dim),
+      query_step_(packed_rows(job.shape) * job.shape.dim),
       key_step_(job.shape.keys * job.shape.dim),
       query_(job.inputs->query.floats()),
       key_(job.inputs->key.floats()),
       value_(job.inputs->value.floats()),
       output_(output) {
-  set_up_primitives(job.shape.packed_rows(), job.shape.keys, job.shape.dim);
+  set_up_primitives(packed_rows(job.shape), job.shape.keys, job.shape.dim);
 }
 
 void Attention::set_up_primitives(std::int64_t rows, std::int64_t keys, std::int64_t dim) {
@@ -109,11 +109,11 @@ void Attention::run() {
 
 // The most heads, a divisor of all of them and a multiple of the threads where there is one, whose
 // scores fit a slice.
-std::int64_t heads_per_slice(const Shape& shape, int threads) {
-  const std::int64_t head_bytes = shape.packed_rows() * shape.keys * 4;
+std::int64_t heads_per_slice(const Case& shape, int threads) {
+  const std::int64_t head_bytes = packed_rows(shape) * shape.keys * 4;
   std::int64_t best = 1;
-  for (std::int64_t n = 1; n <= shape.kv_count(); ++n) {
-    if (shape.kv_count() % n != 0 || (n > 1 && n * head_bytes > kSliceScoreBytes)) continue;
+  for (std::int64_t n = 1; n <= kv_count(shape); ++n) {
+    if (kv_count(shape) % n != 0 || (n > 1 && n * head_bytes > kSliceScoreBytes)) continue;
     if (n % threads == 0 || best % threads != 0) best = n;
   }
   return best;
@@ -129,13 +129,13 @@ std::unique_ptr<Contender> make_onednn(const Job& job) {
   omp_set_num_threads(job.threads);  // oneDNN plans for the threads it sees when a primitive is made
   const auto add = [&](std::int64_t at_once) {
     auto attention = std::make_shared<Attention>(job, c->output.floats(), at_once);
-    c->ways.push_back({fmt::format("{} of {} heads at once", at_once, job.shape.kv_count()),
+    c->ways.push_back({fmt::format("{} of {} heads at once", at_once, kv_count(job.shape)),
                        [threads = job.threads] { omp_set_num_threads(threads); },
                        [attention] { attention->run(); }});
   };
-  add(job.shape.kv_count());
+  add(kv_count(job.shape));
   for (const std::int64_t n : {heads_per_slice(job.shape, job.threads), std::int64_t{1}})
-    if (n < job.shape.kv_count() && c->ways.size() < 3) add(n);
+    if (n < kv_count(job.shape) && c->ways.size() < 3) add(n);
   return c;
 }
 

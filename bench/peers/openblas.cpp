@@ -31,35 +31,35 @@ struct Unfused {
 };
 
 void Unfused::score_product(std::int64_t head, float* s) const {
-  const Shape& shape = job.shape;
-  const auto rows = static_cast<blasint>(shape.packed_rows());
+  const Case& shape = job.shape;
+  const auto rows = static_cast<blasint>(packed_rows(shape));
   const auto keys = static_cast<blasint>(shape.keys);
   const auto dim = static_cast<blasint>(shape.dim);
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, keys, dim, scale,
-              job.inputs->query.floats() + head * shape.packed_rows() * shape.dim, dim,
+              job.inputs->query.floats() + head * packed_rows(shape) * shape.dim, dim,
               job.inputs->key.floats() + head * shape.keys * shape.dim, dim, 0.0f, s, keys);
 }
 
 void Unfused::value_product(std::int64_t head, const float* s) const {
-  const Shape& shape = job.shape;
-  const auto rows = static_cast<blasint>(shape.packed_rows());
+  const Case& shape = job.shape;
+  const auto rows = static_cast<blasint>(packed_rows(shape));
   const auto keys = static_cast<blasint>(shape.keys);
   const auto dim = static_cast<blasint>(shape.dim);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, keys, 1.0f, s, keys,
               job.inputs->value.floats() + head * shape.keys * shape.dim, dim, 0.0f,
-              output + head * shape.packed_rows() * shape.dim, dim);
+              output + head * packed_rows(shape) * shape.dim, dim);
 }
 
 void Unfused::thread_per_head() {
-  const Shape& shape = job.shape;
-  const std::int64_t rows = shape.packed_rows();
+  const Case& shape = job.shape;
+  const std::int64_t rows = packed_rows(shape);
 #pragma omp parallel num_threads(job.threads)
   {
     float* s = scores[static_cast<std::size_t>(omp_get_thread_num())].floats();
     std::vector<float> sums(static_cast<std::size_t>(rows));
 #pragma omp for schedule(static)
-    for (std::int64_t head = 0; head < shape.kv_count(); ++head) {
+    for (std::int64_t head = 0; head < kv_count(shape); ++head) {
       score_product(head, s);
       for (std::int64_t r = 0; r < rows; ++r)
         softmax_row(s + r * shape.keys, &sums[static_cast<std::size_t>(r)]);
@@ -72,11 +72,11 @@ void Unfused::thread_per_head() {
 }
 
 void Unfused::threads_inside() {
-  const Shape& shape = job.shape;
-  const std::int64_t rows = shape.packed_rows();
+  const Case& shape = job.shape;
+  const std::int64_t rows = packed_rows(shape);
   std::vector<float> sums(static_cast<std::size_t>(rows));
   float* s = scores[0].floats();
-  for (std::int64_t head = 0; head < shape.kv_count(); ++head) {
+  for (std::int64_t head = 0; head < kv_count(shape); ++head) {
     score_product(head, s);
 #pragma omp parallel for num_threads(job.threads) schedule(static)
     for (std::int64_t r = 0; r < rows; ++r)
@@ -100,7 +100,7 @@ std::unique_ptr<Contender> make_openblas(const Job& job) {
   unfused->output = c->output.floats();
   for (int t = 0; t < job.threads; ++t)
     unfused->scores.emplace_back(
-        static_cast<std::size_t>(job.shape.packed_rows() * job.shape.keys) * sizeof(float), Pages::huge);
+        static_cast<std::size_t>(packed_rows(job.shape) * job.shape.keys) * sizeof(float), Pages::huge);
   c->ways.push_back({"a thread per head",
                      [threads = job.threads] {
                        omp_set_num_threads(threads);

@@ -2,71 +2,44 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <random>
-
-#include "oracle/oracle.hpp"
+#include "cases/fill.hpp"
 
 namespace tessera::peers {
-namespace {
 
-// Chunks have generators of their own, so that filling is threaded and the numbers still depend on the
-// seed alone.
-constexpr std::int64_t kChunk = 1 << 16;
-
-void fill_normal(float* x, std::int64_t n, std::uint64_t seed, std::uint64_t tensor) {
-#pragma omp parallel for schedule(static)
-  for (std::int64_t start = 0; start < n; start += kChunk) {
-    std::seed_seq words{seed & 0xffffffffu, seed >> 32, tensor, static_cast<std::uint64_t>(start / kChunk)};
-    std::mt19937 generator(words);
-    std::normal_distribution<float> normal;
-    const std::int64_t end = std::min(n, start + kChunk);
-    for (std::int64_t i = start; i < end; ++i) x[i] = normal(generator);
-  }
+std::string label(const Case& c) {
+  const std::string heads =
+      c.heads == c.kv_heads ? fmt::format("{}", c.heads) : fmt::format("{}/{}", c.heads, c.kv_heads);
+  const bool causal = c.align != TESSERA_ALIGN_NONE;
+  return fmt::format("{},{},{}x{},{}{}", c.batch, heads, c.queries, c.keys, c.dim, causal ? " causal" : "");
 }
 
-Buffer rounded(const Buffer& from, tessera_dtype dtype, Pages pages) {
-  const auto n = static_cast<std::int64_t>(from.bytes() / sizeof(float));
-  Buffer to(static_cast<std::size_t>(n) * tessera_dtype_size(dtype), pages);
-#pragma omp parallel for schedule(static)
-  for (std::int64_t i = 0; i < n; ++i) oracle::store(to.data(), dtype, i, from.floats()[i]);
-  return to;
+Case in_dtype(Case c, tessera_dtype dtype) {
+  c.dtype = dtype;
+  return c;
 }
 
-}  // namespace
-
-std::string Shape::label() const {
-  const std::string h = heads == kv_heads ? fmt::format("{}", heads) : fmt::format("{}/{}", heads, kv_heads);
-  return fmt::format("{},{},{}x{},{}{}", batch, h, queries, keys, dim, causal ? " causal" : "");
+tessera_attention problem_of(const Case& c, const Inputs& inputs, void* output) {
+  tessera_attention p = TESSERA_ATTENTION_INIT;
+  p.query = tessera_tensor_4d(inputs.query.data(), c.dtype, c.batch, c.heads, c.queries, c.dim);
+  p.key = tessera_tensor_4d(inputs.key.data(), c.dtype, c.batch, c.kv_heads, c.keys, c.dim);
+  p.value = tessera_tensor_4d(inputs.value.data(), c.dtype, c.batch, c.kv_heads, c.keys, c.dim);
+  p.output = tessera_tensor_4d(output, c.dtype, c.batch, c.heads, c.queries, c.dim);
+  p.mask.align = c.align;
+  p.mask.left = c.left;
+  p.mask.right = c.right;
+  return p;
 }
 
-double Shape::flops() const {
-  double pairs = static_cast<double>(queries) * static_cast<double>(keys);
-  // Bottom-right: the last query sees every key, each one before it sees one key less.
-  if (causal) pairs -= 0.5 * static_cast<double>(queries) * static_cast<double>(queries - 1);
-  return 4.0 * static_cast<double>(batch * heads * dim) * pairs;
-}
-
-double Shape::bytes(tessera_dtype dtype) const {
-  const std::int64_t elements = 2 * query_rows() * dim + 2 * kv_count() * keys * dim;
-  return static_cast<double>(elements) * static_cast<double>(tessera_dtype_size(dtype));
-}
-
-Inputs random_inputs(const Shape& shape, std::uint64_t seed, Pages pages) {
-  const std::int64_t q = shape.query_rows() * shape.dim;
-  const std::int64_t kv = shape.kv_count() * shape.keys * shape.dim;
-  Inputs in{TESSERA_F32, Buffer(static_cast<std::size_t>(q) * sizeof(float), pages),
-            Buffer(static_cast<std::size_t>(kv) * sizeof(float), pages),
-            Buffer(static_cast<std::size_t>(kv) * sizeof(float), pages)};
-  fill_normal(in.query.floats(), q, seed, 1);
-  fill_normal(in.key.floats(), kv, seed, 2);
-  fill_normal(in.value.floats(), kv, seed, 3);
-  return in;
-}
-
-Inputs rounded_inputs(const Inputs& from, tessera_dtype dtype, Pages pages) {
-  return {dtype, rounded(from.query, dtype, pages), rounded(from.key, dtype, pages),
-          rounded(from.value, dtype, pages)};
+Inputs make_inputs(const Case& c, std::uint64_t seed, Pages pages) {
+  const std::size_t size = tessera_dtype_size(c.dtype);
+  const auto query_bytes = static_cast<std::size_t>(c.batch * c.heads * c.queries * c.dim) * size;
+  const auto key_bytes = static_cast<std::size_t>(kv_count(c) * c.keys * c.dim) * size;
+  Inputs inputs{Buffer(query_bytes, pages), Buffer(key_bytes, pages), Buffer(key_bytes, pages)};
+  const tessera_attention p = problem_of(c, inputs, nullptr);
+  cases::fill_normal(p.query, cases::Random(seed, 1), 1.0);
+  cases::fill_normal(p.key, cases::Random(seed, 2), 1.0);
+  cases::fill_normal(p.value, cases::Random(seed, 3), 1.0);
+  return inputs;
 }
 
 const std::vector<Peer>& peers() {

@@ -1,4 +1,4 @@
-// What is timed: shapes, their inputs and the contenders that compute them.
+// What is timed: cases, their inputs and the contenders that compute them.
 #pragma once
 
 #include <tessera/tessera.h>
@@ -9,33 +9,27 @@
 #include <string>
 #include <vector>
 
+#include "cases/case.hpp"
 #include "memory.hpp"
 
 namespace tessera::peers {
 
-struct Shape {
-  std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 64;
-  bool causal = false;
+using cases::Case;
 
-  std::int64_t group() const { return heads / kv_heads; }
-  std::int64_t packed_rows() const { return group() * queries; }  // query rows that share one K/V head
-  std::int64_t kv_count() const { return batch * kv_heads; }
-  std::int64_t query_rows() const { return batch * heads * queries; }
+// What shares one K/V head: query heads, and their rows, which stand together as one matrix.
+inline std::int64_t group(const Case& c) { return c.heads / c.kv_heads; }
+inline std::int64_t packed_rows(const Case& c) { return group(c) * c.queries; }
+inline std::int64_t kv_count(const Case& c) { return c.batch * c.kv_heads; }
+std::string label(const Case& c);  // "1,32/8,8x4096,128"
+Case in_dtype(Case c, tessera_dtype dtype);
 
-  std::string label() const;                // "1,32/8,8x4096,128"
-  double flops() const;                     // of the visible pairs: 4 * pairs * dim
-  double bytes(tessera_dtype dtype) const;  // every tensor once
-};
-
-// Query, key and value of one dtype, contiguous [batch, heads, rows, dim].
+// Query, key and value of a case, contiguous [batch, heads, rows, dim]: standard normal. The same seed makes
+// the same numbers, rounded to the case's dtype.
 struct Inputs {
-  tessera_dtype dtype = TESSERA_F32;
   Buffer query, key, value;
 };
-
-// Standard normal f32 inputs, and the same numbers rounded to another dtype.
-Inputs random_inputs(const Shape& shape, std::uint64_t seed, Pages pages);
-Inputs rounded_inputs(const Inputs& from, tessera_dtype dtype, Pages pages);
+Inputs make_inputs(const Case& c, std::uint64_t seed, Pages pages);
+tessera_attention problem_of(const Case& c, const Inputs& inputs, void* output);
 
 // One way of running a contender. enter() sets what is global in its library (thread counts) and is
 // not timed; run() is one call.
@@ -49,15 +43,14 @@ struct Way {
 // this shape is the one that is timed.
 struct Contender {
   std::string name;
-  tessera_dtype dtype = TESSERA_F32;
   bool ours = false;
-  Shape shape;
+  Case shape;
   Buffer output;
   std::vector<Way> ways;
 };
 
 struct Job {
-  Shape shape;
+  Case shape;
   const Inputs* inputs = nullptr;
   int threads = 1;
 };

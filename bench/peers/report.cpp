@@ -98,8 +98,8 @@ void print_rates(const Rates& r) {
 }
 
 void print_block(const Block& block) {
-  fmt::print("\n{} {}, {} thread{}, {:.2f} GFLOP\n", block.title, block.shape.label(), block.threads,
-             block.threads == 1 ? "" : "s", block.shape.flops() * 1e-9);
+  fmt::print("\n{} {}, {} thread{}, {:.2f} GFLOP\n", block.title, label(block.shape), block.threads,
+             block.threads == 1 ? "" : "s", cases::work(block.shape).flops * 1e-9);
   fmt::print("{} goal: reached\n",
              columns("", "p50 ms", "p90 ms", "GFLOP/s", "GB/s", block.limit_name, "×f32", "error"));
   for (const Line& line : block.lines) print_line(line);
@@ -141,7 +141,7 @@ void print_summary(const Run& run) {
   each_line(run, [&](const Block& block, const Line& line) {
     for (const Goal& goal : line.goals)
       if (!goal.met)
-        fmt::print("  missed: {} {}, {} thread{}, {}: {}\n", block.title, block.shape.label(), block.threads,
+        fmt::print("  missed: {} {}, {} thread{}, {}: {}\n", block.title, label(block.shape), block.threads,
                    block.threads == 1 ? "" : "s", line.name, goal_text(goal));
     refused += line.refused.empty() ? 0 : 1;
     preemptions += static_cast<double>(line.timing.preemptions);

@@ -14,28 +14,29 @@ enum class Kind { prefill, decode, few_tokens };
 struct Row {
   Kind kind;
   const char* title;
-  Shape shape;
+  const char* name;  // of the case
   std::vector<Recorded> recorded;
 };
 
 // The recorded figures: F16 K/V, 2 cores of an AMD EPYC (Zen 3), 2026-11-15.
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
-      {Kind::prefill, "prefill", {2, 8, 8, 256, 256, 64}, {{"llama.cpp", 52, 102}, {"ik_llama.cpp", 47, 95}}},
-      {Kind::prefill, "prefill", {2, 8, 8, 512, 512, 64}, {{"llama.cpp", 52, 102}, {"ik_llama.cpp", 48, 95}}},
-      {Kind::prefill,
-       "prefill",
-       {1, 16, 16, 2048, 2048, 128},
-       {{"llama.cpp", 54, 105}, {"ik_llama.cpp", 49, 101}}},
-      {Kind::decode, "decode", {1, 32, 8, 1, 4096, 128}, {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 46, 91}}},
-      {Kind::decode, "decode", {1, 32, 8, 1, 32768, 128}, {{"llama.cpp", 14, 27}, {"ik_llama.cpp", 27, 51}}},
-      {Kind::decode, "decode", {8, 32, 8, 1, 4096, 128}, {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 20, 32}}},
-      {Kind::few_tokens,
-       "few tokens",
-       {1, 32, 8, 8, 4096, 128},
-       {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 51, 101}}},
+      {Kind::prefill, "prefill", "cpu_prefill_256", {{"llama.cpp", 52, 102}, {"ik_llama.cpp", 47, 95}}},
+      {Kind::prefill, "prefill", "cpu_prefill_512", {{"llama.cpp", 52, 102}, {"ik_llama.cpp", 48, 95}}},
+      {Kind::prefill, "prefill", "cpu_prefill_2k", {{"llama.cpp", 54, 105}, {"ik_llama.cpp", 49, 101}}},
+      {Kind::decode, "decode", "cpu_decode_4k", {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 46, 91}}},
+      {Kind::decode, "decode", "cpu_decode_32k", {{"llama.cpp", 14, 27}, {"ik_llama.cpp", 27, 51}}},
+      {Kind::decode, "decode", "cpu_decode_4k_b8", {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 20, 32}}},
+      {Kind::few_tokens, "few tokens", "cpu_few_8x4k", {{"llama.cpp", 14, 28}, {"ik_llama.cpp", 51, 101}}},
   };
   return all;
+}
+
+Case case_of(const std::string& words) {
+  std::string error;
+  const std::optional<Case> c = cases::parse(words, &error);
+  if (!c) throw std::runtime_error(fmt::format("case '{}': {}", words, error));
+  return *c;
 }
 
 constexpr double kErrorGoal = 1e-5;
@@ -93,12 +94,13 @@ void derive(const std::vector<std::unique_ptr<Contender>>& contenders, const Lim
     if (!line.refused.empty()) continue;
     const Contender& c = *contenders[i];
     const double time_s = line.timing.p50_s();
-    line.gflops = c.shape.flops() / time_s * 1e-9;
-    line.gbs = c.shape.bytes(c.dtype) / time_s * 1e-9;
+    const cases::Work work = cases::work(c.shape);
+    line.gflops = work.flops / time_s * 1e-9;
+    line.gbs = work.bytes / time_s * 1e-9;
     if (tessera != nullptr) line.time_over_tessera = median_ratio(line.timing, tessera->timing);
     if (limit_line != nullptr) {
-      const double work = by_bytes ? c.shape.bytes(c.dtype) : c.shape.flops();
-      line.of_limit = work / limit->work * median_ratio(limit_line->timing, line.timing);
+      const double done = by_bytes ? work.bytes : work.flops;
+      line.of_limit = done / limit->work * median_ratio(limit_line->timing, line.timing);
     }
   }
 }
@@ -122,7 +124,7 @@ void run_block(std::vector<std::unique_ptr<Contender>> contenders, const std::ve
     Contender& c = *contenders[i];
     Line line;
     line.name = c.name;
-    line.dtype = c.dtype;
+    line.dtype = c.shape.dtype;
     line.ours = c.ours;
     choose_way(&c, *truths[i], &line);
     if (line.refused.empty()) {
@@ -186,37 +188,47 @@ const Limit* Suite::read(int threads) {
 
 std::size_t Suite::shape_count() const { return rows().size(); }
 
+namespace {
+
+// Tessera in each dtype, with the truth for it; what they compute must outlive them.
+struct InEachDtype {
+  InEachDtype(const Case& f32, std::uint64_t seed, const Settings& settings, int threads) {
+    for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16}) {
+      const Case c = in_dtype(f32, dtype);
+      const std::size_t n = truths.size();
+      inputs[n] = make_inputs(c, seed, settings.pages);
+      truths.emplace_back(c, inputs[n], settings.seed);
+      contenders.push_back(make_tessera({c, &inputs[n], threads}));
+    }
+  }
+  Inputs inputs[3];
+  std::vector<Truth> truths;
+  std::vector<std::unique_ptr<Contender>> contenders;
+};
+
+}  // namespace
+
 Block Suite::run_shape(std::size_t index, int threads) {
   const Row& row = rows()[index];
-  Block block{row.title, row.shape, threads, "", {}, row.recorded};
-  const Inputs f32 = random_inputs(row.shape, settings_.seed + index, settings_.pages);
-  const Inputs f16 = rounded_inputs(f32, TESSERA_F16, settings_.pages);
-  const Inputs bf16 = rounded_inputs(f32, TESSERA_BF16, settings_.pages);
-  const Truth truth32(row.shape, f32, settings_.seed);
-  const Truth truth16(row.shape, f16, settings_.seed);
-  const Truth truth_b16(row.shape, bf16, settings_.seed);
-
-  std::vector<std::unique_ptr<Contender>> contenders;
-  std::vector<const Truth*> truths = {&truth32, &truth16, &truth_b16};
-  for (const Inputs* inputs : {&f32, &f16, &bf16})
-    contenders.push_back(make_tessera({row.shape, inputs, threads}));
+  const Case c = case_of(row.name);
+  Block block{row.title, c, threads, "", {}, row.recorded};
+  InEachDtype ours(c, settings_.seed + index, settings_, threads);
+  std::vector<const Truth*> truths = {&ours.truths[0], &ours.truths[1], &ours.truths[2]};
   for (const Peer& peer : peers()) {
-    contenders.push_back(peer.make({row.shape, &f32, threads}));
-    truths.push_back(&truth32);
+    ours.contenders.push_back(peer.make({c, &ours.inputs[0], threads}));
+    truths.push_back(&ours.truths[0]);
   }
   const bool by_bytes = row.kind == Kind::decode;
-  run_block(std::move(contenders), truths, by_bytes ? read(threads) : sgemm(threads), by_bytes,
+  run_block(std::move(ours.contenders), truths, by_bytes ? read(threads) : sgemm(threads), by_bytes,
             settings_.effort, &block);
   add_goals(row.kind, &block);
   return block;
 }
 
 Block Suite::run_causal(int threads) {
-  const Shape full{1, 16, 16, 2048, 2048, 128};
-  Shape causal = full;
-  causal.causal = true;
+  const Case full = case_of("cpu_prefill_2k"), causal = case_of("cpu_prefill_2k_causal");
   Block block{"causal against full", full, threads, "", {}, {}};
-  const Inputs inputs = random_inputs(full, settings_.seed + 100, settings_.pages);
+  const Inputs inputs = make_inputs(full, settings_.seed + 100, settings_.pages);
   const Truth truth_full(full, inputs, settings_.seed);
   const Truth truth_causal(causal, inputs, settings_.seed);
   std::vector<std::unique_ptr<Contender>> contenders;
@@ -238,20 +250,11 @@ std::vector<std::int64_t> Suite::sweep_queries() const {
 }
 
 Block Suite::run_sweep_point(std::int64_t queries, int threads) {
-  const Shape shape{1, 32, 8, queries, 4096, 128};
-  Block block{"few-token sweep", shape, threads, "", {}, {}};
-  const Inputs f32 =
-      random_inputs(shape, settings_.seed + 200 + static_cast<std::uint64_t>(queries), settings_.pages);
-  const Inputs f16 = rounded_inputs(f32, TESSERA_F16, settings_.pages);
-  const Inputs bf16 = rounded_inputs(f32, TESSERA_BF16, settings_.pages);
-  std::vector<std::unique_ptr<Contender>> contenders;
-  std::vector<Truth> truths;
-  for (const Inputs* inputs : {&f32, &f16, &bf16}) {
-    contenders.push_back(make_tessera({shape, inputs, threads}));
-    truths.emplace_back(shape, *inputs, settings_.seed);
-  }
-  run_block(std::move(contenders), {&truths[0], &truths[1], &truths[2]}, sgemm(threads), false,
-            settings_.effort, &block);
+  const Case c = case_of(fmt::format("cpu_few_8x4k q{}", queries));
+  Block block{"few-token sweep", c, threads, "", {}, {}};
+  InEachDtype ours(c, settings_.seed + 200 + static_cast<std::uint64_t>(queries), settings_, threads);
+  run_block(std::move(ours.contenders), {&ours.truths[0], &ours.truths[1], &ours.truths[2]}, sgemm(threads),
+            false, settings_.effort, &block);
   Line& line = block.lines.front();
   if (line.refused.empty() && queries >= 2 && queries <= 63 && line.of_limit > 0)
     line.goals.push_back(at_least("of SGEMM", kFewTokensOfSgemmGoal, line.of_limit));

@@ -44,7 +44,7 @@ struct Recorded {
 
 struct Block {
   std::string title;
-  Shape shape;
+  Case shape;
   int threads = 1;
   std::string limit_name;  // "SGEMM", "read" or ""
   std::vector<Line> lines;

@@ -6,35 +6,16 @@
 #include "problem.hpp"
 
 namespace tessera::peers {
-namespace {
-
-std::string name_of(const Job& job) {
-  return std::string("Tessera ") + tessera_dtype_name(job.inputs->dtype) +
-         (job.shape.causal ? " causal" : "");
-}
-
-}  // namespace
 
 std::unique_ptr<Contender> make_tessera(const Job& job) {
-  const Shape& s = job.shape;
-  const tessera_dtype dtype = job.inputs->dtype;
+  const Case& shape = job.shape;
   auto c = std::make_unique<Contender>();
-  c->name = name_of(job);
-  c->dtype = dtype;
+  c->name = std::string("Tessera ") + tessera_dtype_name(shape.dtype) +
+            (shape.align != TESSERA_ALIGN_NONE ? " causal" : "");
   c->ours = true;
-  c->shape = s;
-  c->output =
-      Buffer(static_cast<std::size_t>(s.query_rows() * s.dim) * tessera_dtype_size(dtype), Pages::ordinary);
-
-  tessera_attention problem = TESSERA_ATTENTION_INIT;
-  problem.query = tessera_tensor_4d(job.inputs->query.data(), dtype, s.batch, s.heads, s.queries, s.dim);
-  problem.key = tessera_tensor_4d(job.inputs->key.data(), dtype, s.batch, s.kv_heads, s.keys, s.dim);
-  problem.value = tessera_tensor_4d(job.inputs->value.data(), dtype, s.batch, s.kv_heads, s.keys, s.dim);
-  problem.output = tessera_tensor_4d(c->output.data(), dtype, s.batch, s.heads, s.queries, s.dim);
-  if (s.causal) {
-    problem.mask.align = TESSERA_ALIGN_BOTTOM_RIGHT;
-    problem.mask.right = 0;
-  }
+  c->shape = shape;
+  c->output = Buffer(job.inputs->query.bytes(), Pages::ordinary);
+  const tessera_attention problem = problem_of(shape, *job.inputs, c->output.data());
   tessera_device device = TESSERA_DEVICE_INIT;
   device.threads = job.threads;
 

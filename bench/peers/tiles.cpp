@@ -73,9 +73,9 @@ struct Tiles {
 };
 
 void Tiles::block(std::int64_t head, std::int64_t start, float* s, std::vector<RowState>* state) const {
-  const Shape& shape = job.shape;
+  const Case& shape = job.shape;
   const std::int64_t rows = std::min(query_block(shape.queries), shape.queries - start);
-  const std::int64_t kv_offset = head / shape.group() * shape.keys * shape.dim;
+  const std::int64_t kv_offset = head / group(shape) * shape.keys * shape.dim;
   const std::int64_t row_offset = (head * shape.queries + start) * shape.dim;
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
   std::fill(state->begin(), state->end(), RowState{});
@@ -101,7 +101,7 @@ void Tiles::block(std::int64_t head, std::int64_t start, float* s, std::vector<R
 }
 
 void Tiles::run() {
-  const Shape& shape = job.shape;
+  const Case& shape = job.shape;
   const std::int64_t rows = query_block(shape.queries);
   const std::int64_t blocks = (shape.queries + rows - 1) / rows;
   const std::int64_t heads = shape.batch * shape.heads;
