@@ -62,7 +62,7 @@ class Pretend final : public cuda::runtime::Runtime {
     *out = cuda::sm80::code_arch_of(gpus_[static_cast<std::size_t>(gpu)].arch);
     return {};
   }
-  core::Status encode(const cuda::runtime::BoxedTensor& tensor, cuda::TensorMap* map) const override {
+  core::Status encode(const cuda::runtime::BoxedTensor& tensor, int, cuda::TensorMap* map) const override {
     return move_map(map, tensor.data);
   }
   core::Status move_map(cuda::TensorMap* map, void* data) const override {

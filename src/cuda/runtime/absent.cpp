@@ -25,7 +25,7 @@ class Absent final : public Runtime {
   }
   core::Status inspect(const void*, int, unsigned, unsigned, Function*) const override { return absent(); }
   core::Status code_arch(const void*, int, int*) const override { return absent(); }
-  core::Status encode(const BoxedTensor&, TensorMap*) const override { return absent(); }
+  core::Status encode(const BoxedTensor&, int, TensorMap*) const override { return absent(); }
   core::Status move_map(TensorMap*, void*) const override { return absent(); }
 
  private:

@@ -18,7 +18,7 @@ class CudaRuntime final : public Runtime {
   core::Status inspect(const void* function, int gpu, unsigned threads, unsigned shared_bytes,
                        Function* out) const override;
   core::Status code_arch(const void* function, int gpu, int* out) const override;
-  core::Status encode(const BoxedTensor& tensor, TensorMap* map) const override;
+  core::Status encode(const BoxedTensor& tensor, int gpu, TensorMap* map) const override;
   core::Status move_map(TensorMap* map, void* data) const override;
 };
 

@@ -118,8 +118,6 @@ cudaError_t allow_shared(const void* function, unsigned bytes) {
 }
 
 cudaError_t try_launch(const Step& step, void* params, void* key, const tessera_device& device) {
-  const CurrentGpu current(device.index);
-  if (current.error() != cudaSuccess) return current.error();
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.attrs = attributes;
@@ -175,6 +173,8 @@ core::Status CudaRuntime::make_ready(const Step& step, int gpu) const {
 
 core::Status CudaRuntime::launch(const Step& step, const core::Addresses& at,
                                  const tessera_device& device) const {
+  const CurrentGpu current(device.index);
+  if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
   alignas(64) std::byte params[Step::kMostParams];
   std::memcpy(params, step.params.data(), step.params_bytes);
   if (core::Status s = step.place(params, at); !s.ok()) return s;

@@ -59,7 +59,7 @@ class Runtime {
                                Function* out) const = 0;
   // Function::code_arch alone, which is the same for all functions of a build: cheap when asked again.
   virtual core::Status code_arch(const void* function, int gpu, int* out) const = 0;
-  virtual core::Status encode(const BoxedTensor& tensor, TensorMap* map) const = 0;
+  virtual core::Status encode(const BoxedTensor& tensor, int gpu, TensorMap* map) const = 0;
   // The same map for a tensor elsewhere.
   virtual core::Status move_map(TensorMap* map, void* data) const = 0;
 };

@@ -20,22 +20,36 @@ Function* driver_function(const char* name) {
   return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
 }
 
+// The driver wants a context, and a thread has none before its first call that needs one: then the current
+// GPU's is made its own, by a call that does nothing else.
+template <class Call>
+CUresult in_context(Call call) {
+  const CUresult result = call();
+  if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED) return result;
+  if (cudaFree(nullptr) != cudaSuccess) (void)cudaGetLastError();
+  return call();
+}
+
 core::Status no_function(std::string_view name) {
   return {TESSERA_DEVICE_UNAVAILABLE, fmt::format("the NVIDIA driver has no {}", name)};
 }
 
 }  // namespace
 
-core::Status CudaRuntime::encode(const BoxedTensor& t, TensorMap* map) const {
+core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) const {
   static auto* const function = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (function == nullptr) return no_function("cuTensorMapEncodeTiled");
   constexpr cuuint32_t kOneByOne[4] = {1, 1, 1, 1};
   const cuuint32_t box[4] = {64, t.box_rows, 1, 1};
-  const CUresult result = function(
-      reinterpret_cast<CUtensorMap*>(map),
-      t.bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, t.data,
-      t.extents.data(), t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CurrentGpu current(gpu);
+  if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
+  const CUresult result = in_context([&] {
+    return function(reinterpret_cast<CUtensorMap*>(map),
+                    t.bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, t.data,
+                    t.extents.data(), t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  });
   if (result == CUDA_SUCCESS) return {};
   return {
       TESSERA_INTERNAL,
@@ -49,7 +63,7 @@ core::Status CudaRuntime::move_map(TensorMap* map, void* data) const {
   static auto* const function =
       driver_function<decltype(cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
   if (function == nullptr) return no_function("cuTensorMapReplaceAddress");
-  const CUresult result = function(reinterpret_cast<CUtensorMap*>(map), data);
+  const CUresult result = in_context([&] { return function(reinterpret_cast<CUtensorMap*>(map), data); });
   if (result == CUDA_SUCCESS) return {};
   return {TESSERA_INTERNAL,
           fmt::format("cuTensorMapReplaceAddress failed with error {}", static_cast<int>(result))};

@@ -103,7 +103,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
                      std::shared_ptr<const core::Prepared>* out) {
   const Choice choice = choose(p, gpu_of(device).sms);
   auto made = std::make_shared<Steps>();
-  if (core::Status s = make_step(p, choice, &made->add()); !s.ok()) return s;
+  if (core::Status s = make_step(p, choice, gpu_of(device).index, &made->add()); !s.ok()) return s;
   *out = made;
   return made->finish(gpu_of(device).index, choice.total,
                       [sizes = core::Sizes(p), choice] { return words(sizes, choice); });

@@ -45,7 +45,7 @@ core::Status place(void* params, const core::Addresses& at) {
 
 bool in_build() { return true; }
 
-core::Status make_step(const core::Problem& p, const Choice& choice, runtime::Step* out) {
+core::Status make_step(const core::Problem& p, const Choice& choice, int gpu, runtime::Step* out) {
   Sm90Params params{{},
                     {},
                     {},
@@ -55,9 +55,9 @@ core::Status make_step(const core::Problem& p, const Choice& choice, runtime::St
                     tile::make_divider(static_cast<int>(p.group()))};
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();
-  if (core::Status s = cuda.encode(boxes.query, &params.query); !s.ok()) return s;
-  if (core::Status s = cuda.encode(boxes.key, &params.key); !s.ok()) return s;
-  if (core::Status s = cuda.encode(boxes.value, &params.value); !s.ok()) return s;
+  if (core::Status s = cuda.encode(boxes.query, gpu, &params.query); !s.ok()) return s;
+  if (core::Status s = cuda.encode(boxes.key, gpu, &params.key); !s.ok()) return s;
+  if (core::Status s = cuda.encode(boxes.value, gpu, &params.value); !s.ok()) return s;
   out->kernel = "sm90";
   out->pdl = true;
   out->function = function_for(p.dtype == TESSERA_BF16, choice);

@@ -9,6 +9,6 @@ namespace tessera::cuda::sm90 {
 
 bool in_build();
 
-core::Status make_step(const core::Problem& problem, const Choice& choice, runtime::Step* out);
+core::Status make_step(const core::Problem& problem, const Choice& choice, int gpu, runtime::Step* out);
 
 }  // namespace tessera::cuda::sm90
