@@ -13,7 +13,7 @@ namespace tessera::cases {
 namespace {
 
 using core::Status;
-using cuda::runtime::Memory;
+using gpu::Memory;
 
 std::size_t offset_in(const Mirror::Region& region, const void* at) {
   return static_cast<std::size_t>(static_cast<const unsigned char*>(at) - region.host);
@@ -95,7 +95,7 @@ Status Mirror::attend(const tessera_attention& host, const tessera_device& devic
   if (const tessera_status code = tessera_attend(&there, &device); code != TESSERA_OK)
     return {code, tessera_last_error()};
   // A fault of the kernel itself shows up here.
-  if (Status s = cuda::runtime::synchronize(gpu_); !s.ok()) return s;
+  if (Status s = gpu::synchronize(gpu_); !s.ok()) return s;
   return fetch_outputs();
 }
 
@@ -113,9 +113,9 @@ std::string Mirror::changed_input() {
 }
 
 Status Mirror::prepare_copies(std::size_t runs, const std::vector<std::vector<unsigned char>>& start) {
-  for (cuda::runtime::Stream& stream : streams_) {
+  for (gpu::Stream& stream : streams_) {
     if (stream.get() != nullptr) continue;
-    if (Status s = cuda::runtime::Stream::create(gpu_, &stream); !s.ok()) return s;
+    if (Status s = gpu::Stream::create(gpu_, &stream); !s.ok()) return s;
   }
   copies_.resize(std::max(copies_.size(), runs));
   for (auto& copy : copies_) {

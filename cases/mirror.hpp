@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cases/gpu/memory.hpp"
 #include "core/status.hpp"
-#include "cuda/runtime/memory.hpp"
 
 namespace tessera::cases {
 
@@ -56,7 +56,7 @@ class Mirror {
  private:
   struct Part {
     Region host;
-    cuda::runtime::Memory twin;
+    gpu::Memory twin;
   };
   explicit Mirror(int gpu) : gpu_(gpu) {}
   // The place of a host address; the address must lie in a region for at() and may not for find().
@@ -67,8 +67,8 @@ class Mirror {
   int gpu_;
   std::vector<Part> parts_;
   // For runs at once; kept, because allocating takes longer than most kernels.
-  cuda::runtime::Stream streams_[2];
-  std::vector<std::vector<cuda::runtime::Memory>> copies_;  // run by run, the outputs
+  gpu::Stream streams_[2];
+  std::vector<std::vector<gpu::Memory>> copies_;  // run by run, the outputs
 };
 
 // A problem over anybody's host memory, computed on the GPU.

@@ -48,10 +48,9 @@ BenchPlan plan_of(const BenchOptions& options, const tessera_device& device) {
   return plan;
 }
 
-Json machine_json(const tessera_device& device, const cuda::runtime::GpuState& before) {
+Json machine_json(const tessera_device& device, const gpu::GpuState& before) {
   const cuda::runtime::Gpu* gpu = gpu_of(device);
-  return gpu == nullptr ? cpu_machine_json()
-                        : gpu_machine_json(*gpu, before, cuda::runtime::gpu_state(device.index));
+  return gpu == nullptr ? cpu_machine_json() : gpu_machine_json(*gpu, before, gpu::gpu_state(device.index));
 }
 
 int bench(const BenchOptions& options) {
@@ -77,8 +76,7 @@ int bench(const BenchOptions& options) {
 
   const BenchPlan plan = plan_of(options, device);
   const int threads = device.kind == TESSERA_CPU ? resolve_threads(device.threads) : 0;
-  const auto before =
-      device.kind == TESSERA_CUDA ? cuda::runtime::gpu_state(device.index) : cuda::runtime::GpuState{};
+  const auto before = device.kind == TESSERA_CUDA ? gpu::gpu_state(device.index) : gpu::GpuState{};
   std::vector<BenchRow> rows;
   {
     Progress progress("bench", chosen.size());

@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cases/gpu/memory.hpp"
 #include "cli/common.hpp"
-#include "cuda/runtime/memory.hpp"
 
 namespace tessera::cli {
 namespace {
 
-using cuda::runtime::BareLaunch;
-using cuda::runtime::Graph;
-using cuda::runtime::L2Flush;
-using cuda::runtime::Stopwatch;
-using cuda::runtime::Stream;
+using gpu::BareLaunch;
+using gpu::Graph;
+using gpu::L2Flush;
+using gpu::Stopwatch;
+using gpu::Stream;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostCallsPerGraph = 20;

@@ -18,7 +18,7 @@ Json stats_json(const Stats& stats) {
           {"min_us", stats.min_us}};
 }
 
-Json state_json(const cuda::runtime::GpuState& state) {
+Json state_json(const gpu::GpuState& state) {
   return {{"sm_mhz", state.sm_mhz},
           {"memory_mhz", state.memory_mhz},
           {"temperature_c", state.temperature_c},
@@ -113,8 +113,8 @@ Json cpu_machine_json() {
   return {{"device", "cpu"}, {"cpu", this_machine().cpu}, {"cores", this_machine().cores}};
 }
 
-Json gpu_machine_json(const cuda::runtime::Gpu& gpu, const cuda::runtime::GpuState& before,
-                      const cuda::runtime::GpuState& after) {
+Json gpu_machine_json(const cuda::runtime::Gpu& gpu, const gpu::GpuState& before,
+                      const gpu::GpuState& after) {
   return {{"device", "cuda"},
           {"gpu", gpu.name},
           {"arch", fmt::format("sm_{}", gpu.arch)},

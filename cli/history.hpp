@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cases/case.hpp"
+#include "cases/gpu/memory.hpp"
 #include "cli/gpu_timing.hpp"
 #include "cli/json.hpp"
 #include "cli/timing.hpp"
-#include "cuda/runtime/memory.hpp"
 
 namespace tessera::cli {
 
@@ -37,8 +37,7 @@ struct BenchRow {
 // Where the times come from: one of these is part of every saved file.
 Json cpu_machine_json();
 // Clocks, temperature and power come and go, so they are asked for before and after.
-Json gpu_machine_json(const cuda::runtime::Gpu& gpu, const cuda::runtime::GpuState& before,
-                      const cuda::runtime::GpuState& after);
+Json gpu_machine_json(const cuda::runtime::Gpu& gpu, const gpu::GpuState& before, const gpu::GpuState& after);
 
 // The whole run as JSON: date, commit, machine, compiler, command, one entry per row.
 Json bench_json(const std::vector<BenchRow>& rows, const Json& machine = cpu_machine_json());

@@ -227,7 +227,7 @@ void print_report(const Report& report) {
 Json machine_json(const tessera_device& device) {
   std::string why;
   const cuda::runtime::Gpu* gpu = cuda::runtime::find_gpu(device.index, &why);
-  const cuda::runtime::GpuState state = cuda::runtime::gpu_state(device.index);
+  const gpu::GpuState state = gpu::gpu_state(device.index);
   return gpu == nullptr ? Json() : gpu_machine_json(*gpu, state, state);
 }
 

@@ -13,6 +13,7 @@
 
 #include <tessera/tessera.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -206,25 +207,43 @@ class Pool {
   void* context_ = nullptr;
 };
 
+// Scratch memory for one call at a time, 256-byte aligned, whatever it holds; tessera_device has the rules.
+// For plan() it may have no data: {.bytes = n} is what the plan may use, and its workspace_bytes what it
+// takes.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+
+  void put_into(Device* device) const {
+    device->workspace = data;
+    device->workspace_bytes = bytes;
+  }
+};
+
 struct CpuOptions {
   std::int32_t threads = 0;      // 0 means TESSERA_NUM_THREADS, else OMP_NUM_THREADS, else all cores
   const char* kernel = nullptr;  // force one kernel by name
   Pool pool = {};                // threads of yours instead of the library's own
+  Workspace workspace = {};      // memory of yours instead of what the library keeps for each thread
 };
 inline Device cpu(CpuOptions options = {}) {
   Device d = TESSERA_DEVICE_INIT;
   d.threads = options.threads;
   d.kernel = options.kernel;
   options.pool.put_into(&d);
+  options.workspace.put_into(&d);
   return d;
 }
 // A GPU: the call returns once the work is on the stream (a cudaStream_t; null is the default stream).
-inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* kernel = nullptr) {
+// Without a workspace, kernels that need none are used.
+inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* kernel = nullptr,
+                   Workspace workspace = {}) {
   Device d = TESSERA_DEVICE_INIT;
   d.kind = TESSERA_CUDA;
   d.index = index;
   d.stream = stream;
   d.kernel = kernel;
+  workspace.put_into(&d);
   return d;
 }
 

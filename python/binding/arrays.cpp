@@ -41,6 +41,7 @@ tessera_dtype from_dlpack(dlpack::DataType type) {
   if (code == dlpack::kFloat && bits == 16) return TESSERA_F16;
   if (code == dlpack::kBfloat && bits == 16) return TESSERA_BF16;
   if (code == dlpack::kBool && bits == 8) return TESSERA_BOOL;
+  if (code == dlpack::kUint && bits == 8) return kUint8;
   if (code == dlpack::kInt && bits == 32) return TESSERA_I32;
   if (code == dlpack::kInt && bits == 64) return TESSERA_I64;
   if (code == dlpack::kFloat8E4M3Fn && bits == 8) return TESSERA_F8E4M3;
@@ -60,6 +61,7 @@ tessera_dtype from_kind(char kind, Py_ssize_t item_size) {
   if (kind == 'f' && item_size == 4) return TESSERA_F32;
   if (kind == 'f' && item_size == 2) return TESSERA_F16;
   if (kind == 'b' && item_size == 1) return TESSERA_BOOL;
+  if (kind == 'u' && item_size == 1) return kUint8;
   if (kind == 'i' && item_size == 4) return TESSERA_I32;
   if (kind == 'i' && item_size == 8) return TESSERA_I64;
   return 0;
@@ -90,6 +92,8 @@ tessera_dtype from_format(const char* format, Py_ssize_t item_size) {
       return TESSERA_F16;
     case '?':
       return TESSERA_BOOL;
+    case 'B':
+      return kUint8;
     case 'i':
     case 'l':
     case 'q':
@@ -147,6 +151,34 @@ View::~View() {
 }
 
 bool View::read(PyObject* object, const char* name, void* stream) {
+  return read_any(object, name, stream) && (tensor_.dtype != kUint8 || refuse_dtype(name, "uint8"));
+}
+
+bool View::read_writable(PyObject* object, const char* name, void* stream) {
+  return read(object, name, stream) && check_writable();
+}
+
+bool View::read_bytes(PyObject* object, const char* name, void* stream) {
+  if (!read_any(object, name, stream)) return false;
+  if (tensor_.dtype != kUint8) {
+    PyErr_Format(PyExc_TypeError, "%s is no uint8 array; a contiguous one of one dimension is accepted",
+                 name);
+    return false;
+  }
+  if (tensor_.rank != 1 || tensor_.strides[0] != 1) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s is not contiguous in one dimension; such an array of uint8 is accepted", name);
+    return false;
+  }
+  return check_writable();
+}
+
+bool View::check_writable() const {
+  if (read_only_) PyErr_Format(PyExc_ValueError, "%s is read-only; a writable array is accepted", name_);
+  return !read_only_;
+}
+
+bool View::read_any(PyObject* object, const char* name, void* stream) {
   static PyObject* const array_struct = PyUnicode_InternFromString("__array_struct__");
   static PyObject* const array_interface = PyUnicode_InternFromString("__array_interface__");
   static PyObject* const dlpack_method = PyUnicode_InternFromString("__dlpack__");
@@ -171,13 +203,6 @@ bool View::read(PyObject* object, const char* name, void* stream) {
                  "accepted (NumPy, PyTorch, JAX, CuPy, ...)",
                  name, type_name.get());
   }
-  return false;
-}
-
-bool View::read_writable(PyObject* object, const char* name, void* stream) {
-  if (!read(object, name, stream)) return false;
-  if (!read_only_) return true;
-  PyErr_Format(PyExc_ValueError, "%s is read-only; a writable array is accepted", name);
   return false;
 }
 

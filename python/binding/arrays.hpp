@@ -12,6 +12,9 @@
 
 namespace tessera::python {
 
+// What scratch memory is made of; no dtype of the library's.
+inline constexpr tessera_dtype kUint8 = -1;
+
 class View {
  public:
   View() = default;
@@ -25,6 +28,8 @@ class View {
 
   // As read(), and the memory must be writable.
   bool read_writable(PyObject* object, const char* name, void* stream);
+  // Writable uint8 of one dimension without gaps, which read() refuses.
+  bool read_bytes(PyObject* object, const char* name, void* stream);
 
   [[nodiscard]] const tessera_tensor& tensor() const { return tensor_; }
   [[nodiscard]] Device device() const { return device_; }
@@ -39,6 +44,8 @@ class View {
   [[nodiscard]] std::array<int, 3> memory_order() const;
 
  private:
+  bool read_any(PyObject* object, const char* name, void* stream);
+  bool check_writable() const;
   bool read_exchange(PyObject* object, const dlpack::Exchange& exchange);
   bool read_dlpack(PyObject* object, const Family& family, void* stream);
   bool read_capsule(PyObject* capsule);

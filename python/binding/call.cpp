@@ -1,6 +1,7 @@
 #include "call.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -8,9 +9,11 @@
 namespace tessera::python {
 namespace {
 
-constexpr const char* kNames[Arguments::kCount] = {"q",           "k",          "v",       "mask",  "causal",
-                                                   "window",      "scale",      "softcap", "alibi", "sinks",
-                                                   "key_lengths", "return_lse", "out",     "kernel"};
+constexpr const char* kNames[Arguments::kCount] = {
+    "q",     "k",     "v",           "mask",       "causal", "window", "scale",    "softcap",
+    "alibi", "sinks", "key_lengths", "return_lse", "out",    "kernel", "workspace"};
+
+constexpr int kAlignment = 256;  // of a workspace
 
 // Keyword names arrive interned, so that comparing addresses nearly always decides.
 int name_index(PyObject* keyword) {
@@ -138,7 +141,7 @@ bool Arguments::parse(const char* function, PyObject* const* args, Py_ssize_t po
   return true;
 }
 
-bool Call::prepare(const Arguments& arguments, const Family& family, int threads) {
+bool Call::prepare(const Arguments& arguments, const Family& family, int threads, Purpose purpose) {
   if (!read_inputs(arguments, family) || !read_scalars(arguments)) return false;
   if (!read_band(arguments[Arguments::causal], arguments[Arguments::window])) return false;
   if (PyObject* kernel = arguments[Arguments::kernel]; kernel != nullptr) {
@@ -151,17 +154,20 @@ bool Call::prepare(const Arguments& arguments, const Family& family, int threads
     }
   }
   if (device_.kind == TESSERA_CPU) device_.threads = threads;
-  return make_results(arguments, family);
+  return make_results(arguments, family) && read_workspace(arguments, family, purpose);
+}
+
+bool Call::shares_device(const View& view, const char* name) const {
+  const Device qs{device_.kind, device_.index};
+  if (view.device() == qs) return true;
+  PyErr_Format(PyExc_ValueError, "%s is on %s, but q is on %s: all arrays of a call share one device", name,
+               device_name(view.device()).c_str(), device_name(qs).c_str());
+  return false;
 }
 
 bool Call::read_input(PyObject* object, const char* name, View* view, tessera_tensor* tensor) {
   if (object == nullptr) return true;
-  if (!view->read(object, name, device_.stream)) return false;
-  if (view->device() != Device{device_.kind, device_.index}) {
-    PyErr_Format(PyExc_ValueError, "%s is on %s, but q is on %s: all arrays of a call share one device", name,
-                 device_name(view->device()).c_str(), device_name({device_.kind, device_.index}).c_str());
-    return false;
-  }
+  if (!view->read(object, name, device_.stream) || !shares_device(*view, name)) return false;
   *tensor = view->tensor();
   return true;
 }
@@ -247,10 +253,8 @@ bool Call::make_results(const Arguments& a, const Family& family) {
     if (!output_object_) return false;
   }
   if (output_object_) {
-    if (!output_.read_writable(output_object_.get(), "out", device_.stream)) return false;
-    if (output_.device() != q_.device()) {
-      PyErr_Format(PyExc_ValueError, "out is on %s, but q is on %s", device_name(output_.device()).c_str(),
-                   device_name(q_.device()).c_str());
+    if (!output_.read_writable(output_object_.get(), "out", device_.stream) ||
+        !shares_device(output_, "out")) {
       return false;
     }
     problem_.output = output_.tensor();
@@ -263,6 +267,44 @@ bool Call::make_results(const Arguments& a, const Family& family) {
   if (!lse_object_ || !lse_.read_writable(lse_object_.get(), "lse", device_.stream)) return false;
   problem_.lse = lse_.tensor();
   return true;
+}
+
+// The workspace begins at the first multiple of 256 bytes in the array: allocators on the CPU align to less.
+bool Call::read_workspace(const Arguments& a, const Family& family, Purpose purpose) {
+  PyObject* given = a[Arguments::workspace];
+  if (given == nullptr || given == Py_False) return true;
+  if (family.framework == Framework::jax) {
+    PyErr_SetString(PyExc_ValueError,
+                    "workspace= is not for arrays of JAX: XLA manages the memory of a call");
+    return false;
+  }
+  if (given == Py_True) {
+    device_.workspace_bytes = SIZE_MAX;
+    if (purpose == Purpose::look) return true;  // the plan says what it would take
+    if (!allocate_workspace(family, a[Arguments::q])) return false;
+    if (!workspace_object_) return true;
+    given = workspace_object_.get();
+  }
+  if (!workspace_.read_bytes(given, "workspace", device_.stream) || !shares_device(workspace_, "workspace"))
+    return false;
+  const tessera_tensor& bytes = workspace_.tensor();
+  if (bytes.shape[0] == 0) return true;  // none, as a plan that takes none asks for
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data);
+  const std::uintptr_t skipped = (kAlignment - address % kAlignment) % kAlignment;
+  const auto size = static_cast<std::uintptr_t>(bytes.shape[0]);
+  device_.workspace = static_cast<char*>(bytes.data) + skipped;
+  device_.workspace_bytes = size - std::min(size, skipped);
+  return true;
+}
+
+// What the plan takes, and no more. A call that cannot be planned gets none: attend() says what is wrong.
+bool Call::allocate_workspace(const Family& family, PyObject* q) {
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  const tessera_status status = tessera_plan(&problem_, &device_, &plan);
+  device_.workspace_bytes = 0;
+  if (status != TESSERA_OK || plan.workspace_bytes == 0) return true;
+  workspace_object_ = allocate_bytes(family, q, plan.workspace_bytes + kAlignment - 1);
+  return static_cast<bool>(workspace_object_);
 }
 
 PyObject* Call::take_results() {

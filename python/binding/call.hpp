@@ -24,20 +24,24 @@ struct Arguments {
     key_lengths,
     return_lse,
     out,
-    kernel
+    kernel,
+    workspace
   };
-  static constexpr int kCount = kernel + 1;
+  static constexpr int kCount = workspace + 1;
   PyObject* values[kCount] = {};
 
   [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
   bool parse(const char* function, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names);
 };
 
+// attend() runs a call, plan() and explain() only look at it.
+enum class Purpose { run, look };
+
 // Holds every view of a call, so that all memory stays readable until the computation is over.
 class Call {
  public:
   // Reads the inputs, makes room for the results. False: a Python exception is set.
-  bool prepare(const Arguments& arguments, const Family& family, int threads);
+  bool prepare(const Arguments& arguments, const Family& family, int threads, Purpose purpose);
 
   [[nodiscard]] const tessera_attention& problem() const { return problem_; }
   [[nodiscard]] const tessera_device& device() const { return device_; }
@@ -50,11 +54,14 @@ class Call {
   bool read_scalars(const Arguments& arguments);
   bool read_band(PyObject* causal, PyObject* window);
   bool make_results(const Arguments& arguments, const Family& family);
+  bool read_workspace(const Arguments& arguments, const Family& family, Purpose purpose);
+  bool allocate_workspace(const Family& family, PyObject* q);
+  bool shares_device(const View& view, const char* name) const;
 
   tessera_attention problem_ = TESSERA_ATTENTION_INIT;
   tessera_device device_ = TESSERA_DEVICE_INIT;
-  View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_;
-  Ref output_object_, lse_object_;
+  View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_, workspace_;
+  Ref output_object_, lse_object_, workspace_object_;
 };
 
 }  // namespace tessera::python

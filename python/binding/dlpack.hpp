@@ -24,6 +24,7 @@ struct Device {
 
 enum TypeCode : std::uint8_t {
   kInt = 0,
+  kUint = 1,
   kUnsigned = 1,
   kFloat = 2,
   kBfloat = 4,

@@ -85,8 +85,10 @@ Ref call_empty(PyObject* module, const Ref& shape, PyObject* dtype, PyObject* de
   return Ref(PyObject_Call(empty.get(), arguments.get(), keywords.get()));
 }
 
-// The module whose empty() makes arrays like `like`: the framework's own, or the array-API namespace.
-Ref namespace_of(const Family& family, PyObject* like) {
+// The module whose empty() makes arrays like `like`: the framework's own, or the array-API namespace. Else
+// the exception says what to do `instead`.
+Ref namespace_of(const Family& family, PyObject* like,
+                 const char* instead = "pass out= (and leave return_lse off)") {
   if (family.framework == Framework::jax) return Ref(PyImport_ImportModule("numpy"));
   if (family.module != nullptr) return Ref::borrow(family.module);
   Ref space(PyObject_CallMethod(like, "__array_namespace__", nullptr));
@@ -95,9 +97,9 @@ Ref namespace_of(const Family& family, PyObject* like) {
   const Ref name(PyObject_GetAttrString(family.type, "__name__"));
   if (name) {
     PyErr_Format(PyExc_TypeError,
-                 "q is a %U, of which Tessera cannot make new ones for the result: pass out= (and leave "
-                 "return_lse off), or convert it to an array of NumPy, PyTorch, JAX or CuPy",
-                 name.get());
+                 "q is a %U, of which Tessera cannot make new ones: %s, or convert it to an array of NumPy, "
+                 "PyTorch, JAX or CuPy",
+                 name.get(), instead);
   }
   return Ref();
 }
@@ -172,6 +174,12 @@ Ref allocate_lse(const Family& family, PyObject* like, const std::int64_t* shape
   const Ref space = namespace_of(family, like);
   const Ref float32(space ? PyObject_GetAttrString(space.get(), "float32") : nullptr);
   return float32 ? allocate(family, space.get(), like, 3, shape, float32.get()) : Ref();
+}
+
+Ref allocate_bytes(const Family& family, PyObject* like, std::int64_t count) {
+  const Ref space = namespace_of(family, like, "pass an array as workspace=");
+  const Ref uint8(space ? PyObject_GetAttrString(space.get(), "uint8") : nullptr);
+  return uint8 ? allocate(family, space.get(), like, 1, &count, uint8.get()) : Ref();
 }
 
 bool current_stream(const Family& family, Device device, void** stream) {

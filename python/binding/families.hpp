@@ -44,6 +44,9 @@ Ref allocate_output(const Family& family, PyObject* like, const std::int64_t* sh
 // The float32 array [b, h, q], dense, of the same kind and on the same device as `like`.
 Ref allocate_lse(const Family& family, PyObject* like, const std::int64_t* shape);
 
+// A uint8 array of one dimension, of the same kind and on the same device as `like`.
+Ref allocate_bytes(const Family& family, PyObject* like, std::int64_t count);
+
 // The stream that the framework is working on now; null for a CPU.
 bool current_stream(const Family& family, Device device, void** stream);
 

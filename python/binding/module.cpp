@@ -62,7 +62,8 @@ PyObject* delegate(const char* module_name, PyObject* const* args, Py_ssize_t po
 
 PyObject* compute(const Arguments& arguments, const Family& family) {
   Call call;
-  if (!call.prepare(arguments, family, g_threads.load(std::memory_order_relaxed))) return nullptr;
+  if (!call.prepare(arguments, family, g_threads.load(std::memory_order_relaxed), Purpose::run))
+    return nullptr;
   tessera_status status = TESSERA_OK;
   Py_BEGIN_ALLOW_THREADS;
   status = tessera_attend(&call.problem(), &call.device());
@@ -109,7 +110,7 @@ PyObject* plan(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject
   Arguments arguments;
   Call call;
   if (!arguments.parse("plan", args, positional, keyword_names) ||
-      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads)) {
+      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads, Purpose::look)) {
     return nullptr;
   }
   tessera_plan_info info = TESSERA_PLAN_INFO_INIT;
@@ -125,7 +126,7 @@ PyObject* explain(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObj
   Arguments arguments;
   Call call;
   if (!arguments.parse("explain", args, positional, keyword_names) ||
-      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads)) {
+      !call.prepare(arguments, family_of(arguments[Arguments::q]), g_threads, Purpose::look)) {
     return nullptr;
   }
   const std::size_t length = tessera_explain(&call.problem(), &call.device(), nullptr, 0);
@@ -157,7 +158,7 @@ constexpr PyCFunction erased(Function* function) {
 
 #define TESSERA_SIGNATURE                                                                                \
   "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, " \
-  "key_lengths=None, return_lse=False, out=None, kernel=None)\n--\n\n"
+  "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None)\n--\n\n"
 
 constexpr const char* kAttendDoc =
     "attend" TESSERA_SIGNATURE
@@ -180,6 +181,9 @@ key_lengths  [batch] int32 or int64, how many keys of each batch entry exist
 return_lse   also return the natural log of the softmax denominators, [batch, heads, queries] float32
 out          write here, and return it
 kernel       force one kernel by name; None lets the plan choose
+workspace    scratch memory for this call: a contiguous uint8 array on q's device, or True for one of q's own
+             framework, as large as the plan wants; None means kernels that need none, and on a CPU memory
+             that the library keeps
 
 Returns an array of the same kind as q, on the same device, its dimensions in the order that q's have in
 memory; with return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.

@@ -29,6 +29,7 @@ def attend(
     return_lse: Literal[False] = False,
     out: Array | None = None,
     kernel: str | None = None,
+    workspace: Any | bool | None = None,
 ) -> Array: ...
 @overload
 def attend(
@@ -47,6 +48,7 @@ def attend(
     return_lse: Literal[True],
     out: Array | None = None,
     kernel: str | None = None,
+    workspace: Any | bool | None = None,
 ) -> tuple[Array, Array]: ...
 def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
 def plan(
@@ -65,6 +67,7 @@ def plan(
     return_lse: bool = False,
     out: Any | None = None,
     kernel: str | None = None,
+    workspace: Any | bool | None = None,
 ) -> dict[str, Any]: ...
 def explain(
     q: Any,
@@ -82,6 +85,7 @@ def explain(
     return_lse: bool = False,
     out: Any | None = None,
     kernel: str | None = None,
+    workspace: Any | bool | None = None,
 ) -> str: ...
 def set_threads(count: int, /) -> None: ...
 def threads() -> int: ...

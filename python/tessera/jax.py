@@ -131,10 +131,13 @@ def attend(
     return_lse=False,
     out=None,
     kernel=None,
+    workspace=None,
 ):
     """tessera.attend() for arrays of JAX, traced or not; see there for the arguments."""
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
+    if workspace is not None and workspace is not False:
+        raise ValueError("workspace= is not for arrays of JAX: XLA manages the memory of a call")
     arrays = {"q": q, "k": k, "v": v}
     arrays |= {n: a for n, a in zip(_OPTIONAL, (mask, alibi, sinks, key_lengths)) if a is not None}
     for name, array in arrays.items():

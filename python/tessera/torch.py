@@ -57,6 +57,7 @@ def attend(
     return_lse=False,
     out=None,
     kernel=None,
+    workspace=None,
 ):
     """tessera.attend() with gradients, and as one node of a compiled graph."""
     tensors = [t for t in (q, k, v, mask, alibi, sinks, out) if t is not None]
@@ -65,12 +66,21 @@ def attend(
             "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative; reverse mode "
             "(backward(), torch.autograd.grad) is accepted"
         )
-    if out is not None:
+    if workspace is False:
+        workspace = None
+    if out is not None or workspace is not None:
+        name = "out=" if out is not None else "workspace="
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-            raise ValueError("out= has no gradient; leave it off, or call under torch.no_grad()")
+            raise ValueError(f"{name} has no gradient; leave it off, or call under torch.no_grad()")
+        if workspace is not None and (is_traced(q) or q.is_meta):
+            raise ValueError(
+                "workspace= is for calls that run at once: the operator tessera::attend, which graphs and fake "
+                "tensors see, takes none"
+            )
         return _binding.attend_memory(
             q, k, v, mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, alibi=alibi,
             sinks=sinks, key_lengths=key_lengths, return_lse=return_lse, out=out, kernel=kernel,
+            workspace=workspace,
         )  # fmt: skip
     options = parse(
         causal, window, scale, softcap, kernel,

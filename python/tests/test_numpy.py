@@ -309,7 +309,7 @@ def test_signature_and_help():
 
     names = list(inspect.signature(tessera.attend).parameters)
     assert names == ["q", "k", "v", "mask", "causal", "window", "scale", "softcap", "alibi", "sinks", "key_lengths",
-                     "return_lse", "out", "kernel"]  # fmt: skip
+                     "return_lse", "out", "kernel", "workspace"]  # fmt: skip
     assert "bottom-right" in tessera.attend.__doc__
 
 

@@ -255,22 +255,10 @@ size_t tessera_explain(const tessera_attention* problem, const tessera_device* d
 const char* tessera_last_error(void) { return last_error().c_str(); }
 
 const char* tessera_status_name(tessera_status status) {
-  switch (status) {
-    case TESSERA_OK:
-      return "ok";
-    case TESSERA_INVALID_ARGUMENT:
-      return "invalid argument";
-    case TESSERA_UNSUPPORTED:
-      return "unsupported";
-    case TESSERA_DEVICE_UNAVAILABLE:
-      return "device unavailable";
-    case TESSERA_OUT_OF_MEMORY:
-      return "out of memory";
-    case TESSERA_INTERNAL:
-      return "internal error";
-    default:
-      return "unknown status";
-  }
+  constexpr const char* kNames[] = {
+      "ok", "invalid argument", "unsupported", "device unavailable", "out of memory", "internal error"};
+  const bool known = status >= TESSERA_OK && status <= TESSERA_INTERNAL;
+  return known ? kNames[status] : "unknown status";
 }
 
 const char* tessera_dtype_name(tessera_dtype dtype) {

@@ -97,13 +97,18 @@ std::string why_not(const Kernel& kernel, const Problem& problem, const Device& 
   return prepare(kernel, problem, device, &unused).message;
 }
 
-std::string all_reasons(const Problem& problem, const Device& device, const Kernel* until, double best_us) {
+// Of every kernel above the chosen one in the table, and of any below that would be faster; of all where none
+// was chosen.
+std::string all_reasons(const Problem& problem, const Device& device, const Kernel* chosen, double best_us) {
   std::string reasons;
+  bool above = true;
   for (const Kernel& kernel : kernels()) {
-    if (&kernel == until) break;
-    if (kernel.device != device.request.kind || !kernel.estimate) continue;
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name,
-                           why_not(kernel, problem, device, best_us));
+    above = above && &kernel != chosen;
+    if (&kernel == chosen || kernel.device != device.request.kind || !kernel.estimate) continue;
+    const std::string why = why_not(kernel, problem, device, best_us);
+    const bool faster =
+        !above && usable(kernel, problem, device).ok() && kernel.estimate(problem, device).us < best_us;
+    if (above || faster) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name, why);
   }
   return reasons;
 }
@@ -155,6 +160,8 @@ Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
     out->kernel = candidate.kernel;
     Status room = check_room(*out->prepared, request);
     if (room.ok()) return {};
+    if (out->prepared->has_own_memory)
+      return room;  // a slower kernel with less scratch is not what was meant
     if (no_room.ok()) no_room = std::move(room);
   }
   if (!no_room.ok()) return no_room;  // of the fastest: a larger workspace helps

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,18 @@
 
 namespace tessera::core {
 namespace {
+
+struct DtypeTraits {
+  const char* name;
+  std::int64_t size;
+};
+// By their numbers in tessera.h.
+constexpr DtypeTraits kDtypes[] = {{nullptr, 0},  {"f32", 4},  {"f16", 2}, {"bf16", 2}, {"f8e4m3", 1},
+                                   {"f8e5m2", 1}, {"bool", 1}, {"i32", 4}, {"i64", 8}};
+
+const DtypeTraits& traits_of(tessera_dtype dtype) {
+  return kDtypes[dtype > 0 && dtype < static_cast<tessera_dtype>(std::size(kDtypes)) ? dtype : 0];
+}
 
 constexpr tessera_dtype kFloats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kMasks[] = {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16};
@@ -291,46 +304,7 @@ Status validate_key_lengths(const Problem& problem) {
   return {};
 }
 
-const char* dtype_name(tessera_dtype dtype) {
-  switch (dtype) {
-    case TESSERA_F32:
-      return "f32";
-    case TESSERA_F16:
-      return "f16";
-    case TESSERA_BF16:
-      return "bf16";
-    case TESSERA_F8E4M3:
-      return "f8e4m3";
-    case TESSERA_F8E5M2:
-      return "f8e5m2";
-    case TESSERA_BOOL:
-      return "bool";
-    case TESSERA_I32:
-      return "i32";
-    case TESSERA_I64:
-      return "i64";
-    default:
-      return nullptr;
-  }
-}
-
-std::int64_t dtype_size(tessera_dtype dtype) {
-  switch (dtype) {
-    case TESSERA_F32:
-    case TESSERA_I32:
-      return 4;
-    case TESSERA_F16:
-    case TESSERA_BF16:
-      return 2;
-    case TESSERA_F8E4M3:
-    case TESSERA_F8E5M2:
-    case TESSERA_BOOL:
-      return 1;
-    case TESSERA_I64:
-      return 8;
-    default:
-      return 0;
-  }
-}
+const char* dtype_name(tessera_dtype dtype) { return traits_of(dtype).name; }
+std::int64_t dtype_size(tessera_dtype dtype) { return traits_of(dtype).size; }
 
 }  // namespace tessera::core

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cuda/runtime/memory.hpp"
+#include "cases/gpu/memory.hpp"
 #include "support.hpp"
 
 namespace tessera::testing_cuda {
@@ -81,8 +81,8 @@ TEST(Device, MemoryAndStreamsOfAnotherGpuAreRefused) {
   device.index = 1;
   EXPECT_EQ(tessera_attend(&there.problem, &device), TESSERA_INVALID_ARGUMENT);
   EXPECT_STREQ(tessera_last_error(), "query is memory of GPU 0, but device.index is 1");
-  cuda::runtime::Stream stream;
-  ASSERT_TRUE(cuda::runtime::Stream::create(1, &stream).ok());
+  gpu::Stream stream;
+  ASSERT_TRUE(gpu::Stream::create(1, &stream).ok());
   device.index = 0;
   device.stream = stream.get();
   EXPECT_EQ(tessera_attend(&there.problem, &device), TESSERA_INVALID_ARGUMENT);
@@ -100,8 +100,8 @@ TEST(Device, AnIndexBeyondTheLastGpuIsRefused) {
 
 TEST(Device, OutOfMemoryIsAStatusAndLeavesTheGpuUsable) {
   SKIP_WITHOUT_GPU();
-  cuda::runtime::Memory memory;
-  const core::Status status = cuda::runtime::Memory::allocate(0, std::size_t{1} << 50, &memory);
+  gpu::Memory memory;
+  const core::Status status = gpu::Memory::allocate(0, std::size_t{1} << 50, &memory);
   EXPECT_EQ(status.code, TESSERA_OUT_OF_MEMORY);
   EXPECT_NE(status.message.find("no room for 1125899906842624 bytes"), std::string::npos) << status.message;
   expect_usable();
@@ -149,12 +149,12 @@ TEST(Device, ACallCanBeCapturedAndReplayed) {
   ASSERT_TRUE(direct.ok()) << direct.message;
   const std::vector<unsigned char> wanted = there.instance.output_bytes();
 
-  cuda::runtime::Stream stream;
-  cuda::runtime::Graph graph;
-  ASSERT_TRUE(cuda::runtime::Stream::create(0, &stream).ok());
+  gpu::Stream stream;
+  gpu::Graph graph;
+  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
   tessera_device device = gpu_device();
   device.stream = stream.get();
-  const core::Status captured = cuda::runtime::Graph::capture(
+  const core::Status captured = gpu::Graph::capture(
       stream,
       [&]() -> core::Status {
         const tessera_status status = tessera_attend(&there.problem, &device);
@@ -173,12 +173,12 @@ TEST(Device, ACallCanBeCapturedAndReplayed) {
 TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
   SKIP_WITHOUT_GPU();
   OnGpu there(kPlain);
-  cuda::runtime::Stream stream;
-  cuda::runtime::Graph graph;
-  ASSERT_TRUE(cuda::runtime::Stream::create(0, &stream).ok());
+  gpu::Stream stream;
+  gpu::Graph graph;
+  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
   tessera_device device = gpu_device();
   device.stream = stream.get();
-  const core::Status captured = cuda::runtime::Graph::capture(
+  const core::Status captured = gpu::Graph::capture(
       stream,
       [&]() -> core::Status {
         EXPECT_EQ(tessera_attend(&there.instance.problem(), &device), TESSERA_INVALID_ARGUMENT);
@@ -201,16 +201,16 @@ std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool 
   std::size_t bytes = 2;  // of an element
   for (int d = 0; d < query.rank; ++d) bytes *= static_cast<std::size_t>(query.shape[d]);
   std::vector<unsigned char> result(bytes);
-  cuda::runtime::Stream stream;
-  cuda::runtime::Memory buffers[2];
+  gpu::Stream stream;
+  gpu::Memory buffers[2];
   const auto check = [&](const core::Status& status) {
     if (!status.ok()) *complaint = status.message;
     return status.ok();
   };
-  for (cuda::runtime::Memory& buffer : buffers)
-    if (!check(cuda::runtime::Memory::allocate(0, bytes, &buffer))) return {};
+  for (gpu::Memory& buffer : buffers)
+    if (!check(gpu::Memory::allocate(0, bytes, &buffer))) return {};
   if (!check(buffers[0].upload(query.data, bytes))) return {};
-  if (!check(cuda::runtime::Stream::create(0, &stream))) return {};
+  if (!check(gpu::Stream::create(0, &stream))) return {};
   tessera_device device = gpu_device();
   device.stream = stream.get();
   device.kernel = kernel;
@@ -259,10 +259,10 @@ TEST(Device, ManyThreadsWithStreamsOfTheirOwnGetTheSameBits) {
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      cuda::runtime::Stream stream;
+      gpu::Stream stream;
       cases::Instance instance(case_of(kPlain), cases::Input::normal, 1);
       cases::Mirror* mirror = nullptr;
-      if (!cuda::runtime::Stream::create(0, &stream).ok() || !instance.mirror(0, &mirror).ok()) {
+      if (!gpu::Stream::create(0, &stream).ok() || !instance.mirror(0, &mirror).ok()) {
         complaints[t] = "no stream or memory";
         return;
       }

@@ -26,6 +26,7 @@ struct Fixture {
   std::vector<float> mask = std::vector<float>(2 * 4 * 3 * 5, 0.0f);
   std::vector<float> per_head = std::vector<float>(2 * 4, 0.5f);
   std::vector<std::int32_t> lengths = {5, 3};
+  std::vector<char> room;  // the workspace and some more
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   tessera_device device = TESSERA_DEVICE_INIT;
 
@@ -35,6 +36,16 @@ struct Fixture {
     problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 2, 2, 5, 8);
     problem.output = tessera_tensor_4d(o.data(), TESSERA_F32, 2, 4, 3, 8);
     problem.lse = {lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
+  }
+  // As much as the call takes, aligned, with 4 KB behind it.
+  char* add_workspace() {
+    device.workspace_bytes = SIZE_MAX;
+    tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+    EXPECT_EQ(tessera_plan(&problem, &device, &plan), TESSERA_OK) << tessera_last_error();
+    device.workspace_bytes = static_cast<std::size_t>(plan.workspace_bytes);
+    room.resize(device.workspace_bytes + 4096 + 256, 1);
+    device.workspace = room.data() + (256 - reinterpret_cast<std::uintptr_t>(room.data()) % 256);
+    return static_cast<char*>(device.workspace);
   }
   void add_mask() { problem.mask.tensor = tessera_tensor_4d(mask.data(), TESSERA_F32, 2, 4, 3, 5); }
   void add_lengths() { problem.key_lengths = {lengths.data(), TESSERA_I32, 1, {2, 0, 0, 0}, {1, 0, 0, 0}}; }
@@ -66,6 +77,7 @@ TEST_P(BadInputTest, IsRefusedWithASentenceAndTouchesNothing) {
   }
   for (float x : f.o) ASSERT_EQ(x, kUntouched) << where;
   for (float x : f.lse) ASSERT_EQ(x, kUntouched) << where;
+  for (char x : f.room) ASSERT_EQ(x, 1) << where;
 }
 
 constexpr auto kInvalid = TESSERA_INVALID_ARGUMENT;
@@ -353,6 +365,49 @@ const BadInput kDevices[] = {
     {"huge_struct", [](Fixture& f) { f.device.struct_size = SIZE_MAX; }, kInvalid, {"device.struct_size"}},
 };
 
+const BadInput kWorkspaces[] = {
+    {"too_small_workspace",
+     [](Fixture& f) {
+       f.add_workspace();
+       f.device.workspace_bytes -= 1;
+     },
+     kInvalid,
+     {"device.workspace_bytes is ", " are needed"}},
+    {"misaligned_workspace",
+     [](Fixture& f) { f.device.workspace = f.add_workspace() + 128; },
+     kInvalid,
+     {"device.workspace is 0x", "a multiple of 256"}},
+    {"workspace_over_output",
+     [](Fixture& f) { f.problem.output.data = f.add_workspace(); },
+     kInvalid,
+     {"device.workspace overlaps output"}},
+    {"workspace_over_key",
+     [](Fixture& f) { f.problem.key.data = f.add_workspace() + f.device.workspace_bytes - 16; },
+     kInvalid,
+     {"device.workspace overlaps key"}},
+    {"workspace_over_sinks",
+     [](Fixture& f) {
+       f.add_sinks();
+       f.problem.sinks.data = f.add_workspace();
+     },
+     kInvalid,
+     {"device.workspace overlaps sinks"}},
+    {"null_workspace",
+     [](Fixture& f) {
+       f.add_workspace();
+       f.device.workspace = nullptr;
+     },
+     kInvalid,
+     {"device.workspace is null", "device.workspace_bytes is "}},
+    {"workspace_without_bytes",
+     [](Fixture& f) {
+       f.add_workspace();
+       f.device.workspace_bytes = 0;
+     },
+     kInvalid,
+     {"device.workspace is set", "device.workspace_bytes is 0"}},
+};
+
 std::string test_name(const testing::TestParamInfo<BadInput>& param) { return param.param.name; }
 INSTANTIATE_TEST_SUITE_P(Pointers, BadInputTest, testing::ValuesIn(kPointers), test_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, BadInputTest, testing::ValuesIn(kShapes), test_name);
@@ -360,6 +415,7 @@ INSTANTIATE_TEST_SUITE_P(Strides, BadInputTest, testing::ValuesIn(kStrides), tes
 INSTANTIATE_TEST_SUITE_P(Types, BadInputTest, testing::ValuesIn(kTypes), test_name);
 INSTANTIATE_TEST_SUITE_P(Options, BadInputTest, testing::ValuesIn(kOptions), test_name);
 INSTANTIATE_TEST_SUITE_P(Devices, BadInputTest, testing::ValuesIn(kDevices), test_name);
+INSTANTIATE_TEST_SUITE_P(Workspaces, BadInputTest, testing::ValuesIn(kWorkspaces), test_name);
 
 TEST(BadInput, NullStructsAreRefused) {
   Fixture f;
@@ -401,6 +457,7 @@ TEST(BadInput, TheFixtureItselfIsValid) {
   f.add_lengths();
   f.add_alibi();
   f.add_sinks();
+  f.add_workspace();
   ASSERT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_OK) << tessera_last_error();
   for (float x : f.o) EXPECT_NE(x, kUntouched);
   for (float x : f.lse) EXPECT_NE(x, kUntouched);

@@ -22,13 +22,18 @@ struct ListedTile {
   __device__ int row_tile(const Params&) const { return at->row_tile; }
   __device__ int pack_index(const Params&) const { return at->head; }
   __device__ int batch(const Params&) const { return at->batch; }
+  // Opaque: else the number of rows is worked out once and kept, in a register that the loop of a tile needs.
+  template <class T>
+  __device__ static tile::BlockView<T> view(const Params& p, int batch, int pack_index) {
+    tile::BlockView<T> v = tile::block_view<T>(p, batch, pack_index);
+    v.rows = ptx::opaque(p.sizes.queries) * static_cast<int>(p.pack.divisor);
+    return v;
+  }
 };
 
 // Goes to the block's next tile; by one thread. False behind the last.
 __device__ inline bool go_on(volatile Listed& at, const Params& p, int rows) {
-  // Opaque: else they are worked out once and kept, in registers that the loop of a tile needs.
-  const int row_tiles = (ptx::opaque(p.sizes.queries) + rows - 1) / rows;
-  const int heads = ptx::opaque(p.sizes.batch) * p.sizes.heads;
+  const int row_tiles = (p.sizes.queries + rows - 1) / rows, heads = p.sizes.batch * p.sizes.heads;
   const int blocks = static_cast<int>(gridDim.x), block = ptx::block_x(), round = at.round + 1;
   const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
   const int rank = item / heads, head = item % heads;  // tiles of equal length are neighbours in the list

@@ -26,6 +26,10 @@ struct GridTile {
   }
   __device__ int pack_index(const Params&) const { return ptx::block_y(); }
   __device__ int batch(const Params&) const { return ptx::block_z(); }
+  template <class T>
+  __device__ static tile::BlockView<T> view(const Params& p, int batch, int pack_index) {
+    return tile::block_view<T>(p, batch, pack_index);
+  }
 };
 
 // Policy: what happens to scores (tile/score.hpp). kRows: how rows lie in memory (loads.hpp).
@@ -195,7 +199,7 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
   RowState<C> rows;
   Output<C> o;
   {
-    const tile::BlockView<T> view = tile::block_view<T>(p, tile_at.batch(p), tile_at.pack_index(p));
+    const tile::BlockView<T> view = tile_at.template view<T>(p, tile_at.batch(p), tile_at.pack_index(p));
     const int first_row = tile_at.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
     const tile::KeyRange range =
         tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
@@ -214,7 +218,7 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
     if (ptx::thread_x() / 32 >= C.row_warps) return;
   }
   const int pack_index = tile_at.pack_index(p);
-  write_rows<C, T, kRows>(p, tile::block_view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,
+  write_rows<C, T, kRows>(p, tile_at.template view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,
                           shared, tile_at.row_tile(p) * C.rows());
 }
 

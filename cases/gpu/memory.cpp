@@ -1,5 +1,5 @@
 // See memory.hpp.
-#include "cuda/runtime/memory.hpp"
+#include "cases/gpu/memory.hpp"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,12 @@
 
 #include "cuda/runtime/cuda_call.hpp"
 
-namespace tessera::cuda::runtime {
+namespace tessera::gpu {
 namespace {
 
 using core::Status;
+using cuda::runtime::checked;
+using cuda::runtime::CurrentGpu;
 
 // Makes the GPU current, then f(); both failures become a status.
 template <class F>
@@ -187,4 +189,4 @@ Status BareLaunch::launch(const Stream& stream) const {
                 [&] { return cudaLaunchKernelExC(&config, kernel_, arguments); });
 }
 
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::gpu

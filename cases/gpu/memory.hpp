@@ -9,7 +9,7 @@
 
 #include "core/status.hpp"
 
-namespace tessera::cuda::runtime {
+namespace tessera::gpu {
 
 // A handle of CUDA's that is given back at the end, on the GPU it belongs to.
 struct Release {
@@ -107,4 +107,4 @@ struct GpuState {
 };
 GpuState gpu_state(int gpu);
 
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::gpu

@@ -1,8 +1,8 @@
 // memory.hpp in a build without nvcc: no GPU is ever found there, so nothing of this is reached; every
 // function says so if it is.
-#include "cuda/runtime/memory.hpp"
+#include "cases/gpu/memory.hpp"
 
-namespace tessera::cuda::runtime {
+namespace tessera::gpu {
 namespace {
 
 core::Status absent() { return {TESSERA_DEVICE_UNAVAILABLE, "this build of Tessera has no CUDA kernels"}; }
@@ -29,4 +29,4 @@ core::Status BareLaunch::create(int, BareLaunch*) { return absent(); }
 core::Status BareLaunch::launch(const Stream&) const { return absent(); }
 GpuState gpu_state(int) { return {}; }
 
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::gpu

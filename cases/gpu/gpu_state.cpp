@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "cases/gpu/memory.hpp"
 #include "cuda/runtime/cuda_call.hpp"
-#include "cuda/runtime/memory.hpp"
 
-namespace tessera::cuda::runtime {
+namespace tessera::gpu {
 namespace {
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
@@ -71,4 +71,4 @@ GpuState gpu_state(int gpu) {
   return state;
 }
 
-}  // namespace tessera::cuda::runtime
+}  // namespace tessera::gpu
