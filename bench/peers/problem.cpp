@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "cases/fill.hpp"
+#include "cases/tensors.hpp"
 
 namespace tessera::peers {
 
@@ -19,14 +20,12 @@ Case in_dtype(Case c, tessera_dtype dtype) {
 }
 
 tessera_attention problem_of(const Case& c, const Inputs& inputs, void* output) {
-  tessera_attention p = TESSERA_ATTENTION_INIT;
-  p.query = tessera_tensor_4d(inputs.query.data(), c.dtype, c.batch, c.heads, c.queries, c.dim);
-  p.key = tessera_tensor_4d(inputs.key.data(), c.dtype, c.batch, c.kv_heads, c.keys, c.dim);
-  p.value = tessera_tensor_4d(inputs.value.data(), c.dtype, c.batch, c.kv_heads, c.keys, c.dim);
-  p.output = tessera_tensor_4d(output, c.dtype, c.batch, c.heads, c.queries, c.dim);
-  p.mask.align = c.align;
-  p.mask.left = c.left;
-  p.mask.right = c.right;
+  tessera_attention p = cases::tensors_of(c, 0);
+  p.query.data = inputs.query.data();
+  p.key.data = inputs.key.data();
+  p.value.data = inputs.value.data();
+  p.output.data = output;
+  p.lse = TESSERA_TENSOR_NONE;
   return p;
 }
 

@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 const fs::path kSources = TESSERA_SOURCES;  // the folder src
 
 // The host's, in folders of kernels.
-const std::set<std::string> kHostHeaders = {"cuda/sm80/choose.hpp", "cuda/sm90/choose.hpp",
-                                            "cuda/sm90/launch.hpp", "cuda/sm90/make_schedule.hpp",
-                                            "cuda/sm90/tensors.hpp"};
+const std::set<std::string> kHostHeaders = {"cuda/ladder/rows.hpp",        "cuda/sm80/choose.hpp",
+                                            "cuda/sm90/choose.hpp",        "cuda/sm90/launch.hpp",
+                                            "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp"};
 
 TEST(KernelHeaders, TheHostsAreStillThere) {
   for (const std::string& name : kHostHeaders) EXPECT_TRUE(fs::exists(kSources / name)) << name;
