@@ -8,10 +8,16 @@ namespace tessera::cuda::sm90 {
 
 // C: a Config or a SplitConfig.
 template <auto C>
-using Scores = tile::Accumulator<C.keys>;
+struct Fragments {  // NVRTC takes them as parameters of functions only by way of a class
+  using Scores = tile::Accumulator<C.keys>;
+  using Probs = tile::ProbsTile<C.keys>;
+  using Output = tile::Accumulator<C.value_dim>;
+};
 template <auto C>
-using Probs = tile::ProbsTile<C.keys>;
+using Scores = typename Fragments<C>::Scores;
 template <auto C>
-using Output = tile::Accumulator<C.value_dim>;
+using Probs = typename Fragments<C>::Probs;
+template <auto C>
+using Output = typename Fragments<C>::Output;
 
 }  // namespace tessera::cuda::sm90

@@ -12,7 +12,7 @@ namespace tessera::cuda::tile {
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
-TESSERA_HOST_DEVICE float minus_infinity() { return -__builtin_huge_valf(); }
+TESSERA_HOST_DEVICE float minus_infinity() { return -__builtin_bit_cast(float, 0x7f800000u); }
 
 inline constexpr float kLowest = -3.402823466e38f;
 
@@ -69,7 +69,11 @@ TESSERA_HOST_DEVICE float fast_inverse_sum(const SoftmaxState& state) {
 
 // Natural logarithm; -inf where nothing was seen.
 TESSERA_HOST_DEVICE float log_sum_exp(const SoftmaxState& state) {
+#if defined(__CUDACC__)
+  return (state.row_max + log2f(state.sum)) * kLn2;
+#else
   return (state.row_max + __builtin_log2f(state.sum)) * kLn2;
+#endif
 }
 
 }  // namespace tessera::cuda::tile
