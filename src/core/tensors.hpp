@@ -1,6 +1,6 @@
 // Every tensor of a problem, in one list: whoever goes over all of them (validation, memory checks, copies to
-// a GPU, the cache of recent calls, bindings) does so by for_each_tensor, and a new one is a line here and
-// one where it is used. Needs nothing but the C interface.
+// a GPU, the cache of recent calls) does so by for_each_tensor, and a new one is a line here and one where it
+// is used. Needs nothing but the C interface.
 #pragma once
 
 #include <tessera/tessera.h>
