@@ -175,7 +175,7 @@ std::string explain_text(const tessera_attention* given_problem, const tessera_d
   Problem p;
   Status status = copy_request(given_problem, given_device, &request);
   if (status.ok()) status = plan_of(request, &call);
-  if (status.ok()) status = tessera::core::validate(request.attention, &p);
+  if (status.ok()) status = tessera::core::validate(request.attention, &p);  // this call's own addresses too
   if (!status.ok()) return fmt::format("{}: {}", tessera_status_name(status.code), status.message);
   const tessera::core::Kernel& kernel = *call->plan.kernel;
   const tessera::core::Prepared& prepared = *call->plan.prepared;
@@ -195,6 +195,9 @@ std::string explain_text(const tessera_attention* given_problem, const tessera_d
 Status fill_plan(const Request& request, tessera_plan_info* info) {
   RecentCalls::Call* call = nullptr;
   if (Status s = plan_of(request, &call); !s.ok()) return s;
+  // The plan may be an earlier call's, over other addresses.
+  const Addresses at = tessera::core::addresses_of(request.attention);
+  if (Status s = tessera::core::check_overlap(call->span_bytes, at); !s.ok()) return s;
   if (call->words.empty()) {  // the same sentences every time: made once
     Problem problem;
     if (Status s = tessera::core::validate(request.attention, &problem); !s.ok()) return s;

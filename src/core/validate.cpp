@@ -249,6 +249,10 @@ Status validate(const tessera_attention& p, Problem* problem) {
 Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at) {
   const auto begin = [&](TensorId id) { return reinterpret_cast<std::uintptr_t>(at[id]); };
   const auto end = [&](TensorId id) { return begin(id) + span_bytes[id]; };
+  for (const TensorField& each : kTensorFields.values) {
+    if (begin(each.id) > UINTPTR_MAX - span_bytes[each.id])
+      return invalid(fmt::format("{} reaches beyond the address space", each.name));
+  }
   for (const TensorField& result : kTensorFields.values) {
     if (!result.written || span_bytes[result.id] == 0) continue;
     for (const TensorField& other : kTensorFields.values) {

@@ -430,6 +430,23 @@ TEST(BadInput, NullStructsAreRefused) {
   EXPECT_GT(tessera_explain(nullptr, nullptr, nullptr, 0), 0u);
 }
 
+// A plan that was kept from a good call is no excuse: the addresses are each call's own.
+TEST(BadInput, OverlapIsRefusedAfterAGoodCallOfTheSameShape) {
+  Fixture f;
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  ASSERT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_OK) << tessera_last_error();
+  ASSERT_EQ(tessera_plan(&f.problem, &f.device, &plan), TESSERA_OK);
+  f.problem.output.data = f.q.data();
+  EXPECT_EQ(tessera_plan(&f.problem, &f.device, &plan), kInvalid);
+  EXPECT_EQ(tessera_attend(&f.problem, &f.device), kInvalid);
+  EXPECT_STREQ(tessera_last_error(), "output overlaps query in memory; results need memory of their own");
+  char text[64];
+  tessera_explain(&f.problem, &f.device, text, sizeof text);
+  EXPECT_EQ(std::string(text).rfind("invalid argument: output overlaps query", 0), 0u) << text;
+  f.problem.output.data = reinterpret_cast<void*>(UINTPTR_MAX - 15);
+  EXPECT_EQ(tessera_plan(&f.problem, &f.device, &plan), kInvalid);
+}
+
 // Whatever is missing, the build, the driver or the GPU, is said; with a GPU, host memory is the mistake.
 TEST(BadInput, HostMemoryNeverGoesToAGpu) {
   Fixture f;
