@@ -26,7 +26,12 @@ const std::set<std::string> kHostHeaders = {"cuda/ladder/rows.hpp",        "cuda
                                             "cuda/sm90/choose.hpp",        "cuda/sm90/launch.hpp",
                                             "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp"};
 
+// A build tree that was carried elsewhere has no sources to read.
+#define SKIP_WITHOUT_SOURCES() \
+  if (!fs::exists(kSources)) GTEST_SKIP() << "the sources of this build are not here: " << kSources
+
 TEST(KernelHeaders, TheHostsAreStillThere) {
+  SKIP_WITHOUT_SOURCES();
   for (const std::string& name : kHostHeaders) EXPECT_TRUE(fs::exists(kSources / name)) << name;
 }
 
@@ -96,6 +101,7 @@ class Program {
 class KernelHeaders : public testing::TestWithParam<Folder> {};
 
 TEST_P(KernelHeaders, AreReadOneByOne) {
+  SKIP_WITHOUT_SOURCES();
   const std::vector<std::string> headers = kernel_headers(GetParam());
   EXPECT_FALSE(headers.empty());
   for (const std::string& name : headers) {
@@ -107,6 +113,7 @@ TEST_P(KernelHeaders, AreReadOneByOne) {
 class Kernels : public testing::TestWithParam<Folder> {};
 
 TEST_P(Kernels, Compile) {
+  SKIP_WITHOUT_SOURCES();
   const Folder& folder = GetParam();
   const std::string source = "#include \"" + folder.header + "\"\nusing namespace tessera::cuda;\n" +
                              "using namespace tessera::cuda::" + folder.name + ";\n";

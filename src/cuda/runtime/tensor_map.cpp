@@ -20,13 +20,15 @@ Function* driver_function(const char* name) {
   return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
 }
 
-// The driver wants a context, and a thread has none before its first call that needs one: then the current
-// GPU's is made its own, by a call that does nothing else.
+// The driver wants a context for tensor maps, and a thread has none before its first call of cudart that
+// needs one: then the GPU is set, which makes its context the thread's and may be done during a capture.
 template <class Call>
-CUresult in_context(Call call) {
-  const CUresult result = call();
-  if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED) return result;
-  if (cudaFree(nullptr) != cudaSuccess) (void)cudaGetLastError();
+CUresult in_context(int gpu, Call call) {
+  static auto* const get_current = driver_function<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  if (get_current == nullptr || (get_current(&context) == CUDA_SUCCESS && context != nullptr)) return call();
+  const CurrentGpu current(gpu);  // puts the thread's GPU back
+  if (cudaSetDevice(gpu) != cudaSuccess) (void)cudaGetLastError();
   return call();
 }
 
@@ -41,9 +43,7 @@ core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) 
   if (function == nullptr) return no_function("cuTensorMapEncodeTiled");
   constexpr cuuint32_t kOneByOne[4] = {1, 1, 1, 1};
   const cuuint32_t box[4] = {64, t.box_rows, 1, 1};
-  const CurrentGpu current(gpu);
-  if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
-  const CUresult result = in_context([&] {
+  const CUresult result = in_context(gpu, [&] {
     return function(reinterpret_cast<CUtensorMap*>(map),
                     t.bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, t.data,
                     t.extents.data(), t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -63,7 +63,7 @@ core::Status CudaRuntime::move_map(TensorMap* map, void* data) const {
   static auto* const function =
       driver_function<decltype(cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
   if (function == nullptr) return no_function("cuTensorMapReplaceAddress");
-  const CUresult result = in_context([&] { return function(reinterpret_cast<CUtensorMap*>(map), data); });
+  const CUresult result = function(reinterpret_cast<CUtensorMap*>(map), data);
   if (result == CUDA_SUCCESS) return {};
   return {TESSERA_INTERNAL,
           fmt::format("cuTensorMapReplaceAddress failed with error {}", static_cast<int>(result))};
