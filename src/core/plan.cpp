@@ -105,10 +105,10 @@ std::string all_reasons(const Problem& problem, const Device& device, const Kern
   for (const Kernel& kernel : kernels()) {
     above = above && &kernel != chosen;
     if (&kernel == chosen || kernel.device != device.request.kind || !kernel.estimate) continue;
-    const std::string why = why_not(kernel, problem, device, best_us);
-    const bool faster =
-        !above && usable(kernel, problem, device).ok() && kernel.estimate(problem, device).us < best_us;
-    if (above || faster) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name, why);
+    if (!above && !(usable(kernel, problem, device).ok() && kernel.estimate(problem, device).us < best_us))
+      continue;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name,
+                           why_not(kernel, problem, device, best_us));
   }
   return reasons;
 }

@@ -12,6 +12,7 @@
 #include "core/backend.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
+#include "tests/support/fake_cpu.hpp"
 
 using namespace tessera::core;
 
@@ -25,35 +26,24 @@ class Unrun final : public Prepared {
   Status submit(const Addresses&, const tessera_device&) const override { std::abort(); }
 };
 
-class NoCpu final : public Backend {
- public:
-  tessera_device_kind kind() const override { return TESSERA_CPU; }
-  std::string_view name() const override { return "cpu"; }
-  std::vector<Kernel> kernels() const override {
-    Kernel row;
-    row.name = "cpu_none";
-    row.device = TESSERA_CPU;
-    row.missing = [](const Device&) { return std::string(); };
-    row.supports = [](const Problem&) { return Status{}; };
-    row.estimate = [](const Problem&, const Device&) { return Estimate{1, ""}; };
-    row.prepare = [](const Problem&, const Device&, std::shared_ptr<const Prepared>* out) {
-      *out = std::make_shared<Unrun>();
-      return Status{};
-    };
-    return {row};
-  }
-  Status check_request(const tessera_device&) const override { return {}; }
-  const Hardware* find(const tessera_device&, std::string*) const override {
-    static const Hardware none;
-    return &none;
-  }
-  Status check_memory(const Addresses&, const tessera_device&) const override { return {}; }
-};
+Kernel unrun_row() {
+  Kernel row;
+  row.name = "cpu_none";
+  row.device = TESSERA_CPU;
+  row.missing = [](const Device&) { return std::string(); };
+  row.supports = [](const Problem&) { return Status{}; };
+  row.estimate = [](const Problem&, const Device&) { return Estimate{1, ""}; };
+  row.prepare = [](const Problem&, const Device&, std::shared_ptr<const Prepared>* out) {
+    *out = std::make_shared<Unrun>();
+    return Status{};
+  };
+  return row;
+}
 
 }  // namespace
 
 const std::vector<const Backend*>& backends() {
-  static const NoCpu cpu;
+  static const testing_rows::FakeCpu cpu({unrun_row()});
   static const std::vector<const Backend*> all = {&cpu};
   return all;
 }

@@ -1,68 +1,14 @@
-// Every kind of bad input, one by one: the status, the sentence (field, value, what is accepted), and
-// that neither output nor lse was touched.
-#include <gtest/gtest.h>
-#include <tessera/tessera.h>
+// Every kind of bad tensor and option, one by one: the status, the sentence (field, value, what is accepted),
+// and that neither output nor lse was touched. bad_device_test.cpp has devices, workspaces and structs.
+#include "tests/unit/bad_input.hpp"
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "cuda/runtime/runtime.hpp"
-
-namespace {
-
-constexpr float kUntouched = -777.0f;
-
-// A small valid problem (batch 2, heads 4/2, queries 3, keys 5, dim 8) with every option's memory at hand.
-struct Fixture {
-  std::vector<float> q = std::vector<float>(2 * 4 * 3 * 8, 0.5f);
-  std::vector<float> k = std::vector<float>(2 * 2 * 5 * 8, 0.25f);
-  std::vector<float> v = std::vector<float>(2 * 2 * 5 * 8, 1.0f);
-  std::vector<float> o = std::vector<float>(2 * 4 * 3 * 8, kUntouched);
-  std::vector<float> lse = std::vector<float>(2 * 4 * 3, kUntouched);
-  std::vector<float> mask = std::vector<float>(2 * 4 * 3 * 5, 0.0f);
-  std::vector<float> per_head = std::vector<float>(2 * 4, 0.5f);
-  std::vector<std::int32_t> lengths = {5, 3};
-  std::vector<char> room;  // the workspace and some more
-  tessera_attention problem = TESSERA_ATTENTION_INIT;
-  tessera_device device = TESSERA_DEVICE_INIT;
-
-  Fixture() {
-    problem.query = tessera_tensor_4d(q.data(), TESSERA_F32, 2, 4, 3, 8);
-    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, 2, 2, 5, 8);
-    problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 2, 2, 5, 8);
-    problem.output = tessera_tensor_4d(o.data(), TESSERA_F32, 2, 4, 3, 8);
-    problem.lse = {lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
-  }
-  // As much as the call takes, aligned, with 4 KB behind it.
-  char* add_workspace() {
-    device.workspace_bytes = SIZE_MAX;
-    tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
-    EXPECT_EQ(tessera_plan(&problem, &device, &plan), TESSERA_OK) << tessera_last_error();
-    device.workspace_bytes = static_cast<std::size_t>(plan.workspace_bytes);
-    room.resize(device.workspace_bytes + 4096 + 256, 1);
-    device.workspace = room.data() + (256 - reinterpret_cast<std::uintptr_t>(room.data()) % 256);
-    return static_cast<char*>(device.workspace);
-  }
-  void add_mask() { problem.mask.tensor = tessera_tensor_4d(mask.data(), TESSERA_F32, 2, 4, 3, 5); }
-  void add_lengths() { problem.key_lengths = {lengths.data(), TESSERA_I32, 1, {2, 0, 0, 0}, {1, 0, 0, 0}}; }
-  void add_alibi() { problem.alibi_slopes = {per_head.data(), TESSERA_F32, 1, {4, 0, 0, 0}, {1, 0, 0, 0}}; }
-  void add_sinks() { problem.sinks = {per_head.data(), TESSERA_F32, 1, {4, 0, 0, 0}, {1, 0, 0, 0}}; }
-};
-
-struct BadInput {
-  std::string name;
-  std::function<void(Fixture&)> spoil;
-  tessera_status status;
-  std::vector<std::string> words;  // each must stand in the sentence
-};
-
-void PrintTo(const BadInput& bad, std::ostream* os) { *os << bad.name; }
-
-class BadInputTest : public testing::TestWithParam<BadInput> {};
+namespace tessera::bad_input {
 
 TEST_P(BadInputTest, IsRefusedWithASentenceAndTouchesNothing) {
   Fixture f;
@@ -80,7 +26,8 @@ TEST_P(BadInputTest, IsRefusedWithASentenceAndTouchesNothing) {
   for (char x : f.room) ASSERT_EQ(x, 1) << where;
 }
 
-constexpr auto kInvalid = TESSERA_INVALID_ARGUMENT;
+namespace {
+
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max() / 2;
 
 const BadInput kPointers[] = {
@@ -335,100 +282,11 @@ const BadInput kOptions[] = {
      {"key_lengths[0] is -1"}},
 };
 
-const BadInput kDevices[] = {
-    {"unknown_device", [](Fixture& f) { f.device.kind = 7; }, kInvalid, {"device.kind is 7", "cpu"}},
-    {"cpu_index", [](Fixture& f) { f.device.index = 1; }, kInvalid, {"device.index is 1"}},
-    {"negative_index", [](Fixture& f) { f.device.index = -1; }, kInvalid, {"device.index is -1"}},
-    {"cpu_stream", [](Fixture& f) { f.device.stream = &f; }, kInvalid, {"device.stream"}},
-    {"negative_threads", [](Fixture& f) { f.device.threads = -1; }, kInvalid, {"device.threads is -1"}},
-    {"too_many_threads",
-     [](Fixture& f) { f.device.threads = 5000; },
-     kInvalid,
-     {"device.threads is 5000", "1024"}},
-    {"one_thread_too_many",
-     [](Fixture& f) { f.device.threads = TESSERA_MAX_THREADS + 1; },
-     kInvalid,
-     {"device.threads is 1025", "1024"}},
-    {"pool_for_a_gpu",
-     [](Fixture& f) {
-       f.device.kind = TESSERA_CUDA;
-       f.device.run_tasks = [](void*, std::int64_t, tessera_task, void*) {};
-     },
-     kInvalid,
-     {"device.run_tasks", "GPU"}},
-    {"unknown_kernel", [](Fixture& f) { f.device.kernel = "warp9"; }, kInvalid, {"warp9", "cpu_scalar"}},
-    {"empty_struct",
-     [](Fixture& f) { f.problem.struct_size = 0; },
-     kInvalid,
-     {"problem.struct_size is 0", "_INIT"}},
-    {"short_struct", [](Fixture& f) { f.problem.struct_size -= 1; }, kInvalid, {"problem.struct_size"}},
-    {"huge_struct", [](Fixture& f) { f.device.struct_size = SIZE_MAX; }, kInvalid, {"device.struct_size"}},
-};
-
-const BadInput kWorkspaces[] = {
-    {"too_small_workspace",
-     [](Fixture& f) {
-       f.add_workspace();
-       f.device.workspace_bytes -= 1;
-     },
-     kInvalid,
-     {"device.workspace_bytes is ", " are needed"}},
-    {"misaligned_workspace",
-     [](Fixture& f) { f.device.workspace = f.add_workspace() + 128; },
-     kInvalid,
-     {"device.workspace is 0x", "a multiple of 256"}},
-    {"workspace_over_output",
-     [](Fixture& f) { f.problem.output.data = f.add_workspace(); },
-     kInvalid,
-     {"device.workspace overlaps output"}},
-    {"workspace_over_key",
-     [](Fixture& f) { f.problem.key.data = f.add_workspace() + f.device.workspace_bytes - 16; },
-     kInvalid,
-     {"device.workspace overlaps key"}},
-    {"workspace_over_sinks",
-     [](Fixture& f) {
-       f.add_sinks();
-       f.problem.sinks.data = f.add_workspace();
-     },
-     kInvalid,
-     {"device.workspace overlaps sinks"}},
-    {"null_workspace",
-     [](Fixture& f) {
-       f.add_workspace();
-       f.device.workspace = nullptr;
-     },
-     kInvalid,
-     {"device.workspace is null", "device.workspace_bytes is "}},
-    {"workspace_without_bytes",
-     [](Fixture& f) {
-       f.add_workspace();
-       f.device.workspace_bytes = 0;
-     },
-     kInvalid,
-     {"device.workspace is set", "device.workspace_bytes is 0"}},
-};
-
-std::string test_name(const testing::TestParamInfo<BadInput>& param) { return param.param.name; }
 INSTANTIATE_TEST_SUITE_P(Pointers, BadInputTest, testing::ValuesIn(kPointers), test_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, BadInputTest, testing::ValuesIn(kShapes), test_name);
 INSTANTIATE_TEST_SUITE_P(Strides, BadInputTest, testing::ValuesIn(kStrides), test_name);
 INSTANTIATE_TEST_SUITE_P(Types, BadInputTest, testing::ValuesIn(kTypes), test_name);
 INSTANTIATE_TEST_SUITE_P(Options, BadInputTest, testing::ValuesIn(kOptions), test_name);
-INSTANTIATE_TEST_SUITE_P(Devices, BadInputTest, testing::ValuesIn(kDevices), test_name);
-INSTANTIATE_TEST_SUITE_P(Workspaces, BadInputTest, testing::ValuesIn(kWorkspaces), test_name);
-
-TEST(BadInput, NullStructsAreRefused) {
-  Fixture f;
-  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
-  EXPECT_EQ(tessera_attend(nullptr, &f.device), kInvalid);
-  EXPECT_STREQ(tessera_last_error(), "problem is null");
-  EXPECT_EQ(tessera_attend(&f.problem, nullptr), kInvalid);
-  EXPECT_STREQ(tessera_last_error(), "device is null");
-  EXPECT_EQ(tessera_plan(&f.problem, &f.device, nullptr), kInvalid);
-  EXPECT_STREQ(tessera_last_error(), "plan is null");
-  EXPECT_EQ(tessera_plan(nullptr, &f.device, &plan), kInvalid);
-  EXPECT_GT(tessera_explain(nullptr, nullptr, nullptr, 0), 0u);
-}
 
 // A plan that was kept from a good call is no excuse: the addresses are each call's own.
 TEST(BadInput, OverlapIsRefusedAfterAGoodCallOfTheSameShape) {
@@ -447,26 +305,6 @@ TEST(BadInput, OverlapIsRefusedAfterAGoodCallOfTheSameShape) {
   EXPECT_EQ(tessera_plan(&f.problem, &f.device, &plan), kInvalid);
 }
 
-// Whatever is missing, the build, the driver or the GPU, is said; with a GPU, host memory is the mistake.
-TEST(BadInput, HostMemoryNeverGoesToAGpu) {
-  Fixture f;
-  f.device.kind = TESSERA_CUDA;
-  std::string why;
-  const bool gpu = tessera::cuda::runtime::find_gpu(0, &why) != nullptr;
-  const tessera_status status = tessera_attend(&f.problem, &f.device);
-  const std::string sentence = tessera_last_error();
-  if (gpu) {
-    EXPECT_TRUE(status == TESSERA_INVALID_ARGUMENT || status == TESSERA_UNSUPPORTED) << sentence;
-  } else {
-    EXPECT_EQ(status, TESSERA_DEVICE_UNAVAILABLE);
-    EXPECT_EQ(sentence, "device.kind is 2 (cuda), but " + why);
-  }
-  f.device.index = 4096;
-  EXPECT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_DEVICE_UNAVAILABLE) << tessera_last_error();
-  for (float x : f.o) ASSERT_EQ(x, kUntouched);
-  for (float x : f.lse) ASSERT_EQ(x, kUntouched);
-}
-
 TEST(BadInput, TheFixtureItselfIsValid) {
   Fixture f;
   f.problem.mask.align = TESSERA_ALIGN_BOTTOM_RIGHT;
@@ -480,18 +318,5 @@ TEST(BadInput, TheFixtureItselfIsValid) {
   for (float x : f.lse) EXPECT_NE(x, kUntouched);
 }
 
-// A newer caller with fields that this library does not know: fine while they are zero.
-TEST(BadInput, LongerStructsMustBeZeroPastTheEnd) {
-  Fixture f;
-  struct Newer {
-    tessera_device device;
-    std::int64_t unknown[2];
-  } newer = {f.device, {0, 0}};
-  newer.device.struct_size = sizeof(Newer);
-  EXPECT_EQ(tessera_attend(&f.problem, &newer.device), TESSERA_OK) << tessera_last_error();
-  newer.unknown[1] = 1;
-  EXPECT_EQ(tessera_attend(&f.problem, &newer.device), kInvalid);
-  EXPECT_NE(std::string(tessera_last_error()).find("older"), std::string::npos) << tessera_last_error();
-}
-
 }  // namespace
+}  // namespace tessera::bad_input

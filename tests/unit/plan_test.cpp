@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "tests/support/fake_cpu.hpp"
 
 namespace tessera::core {
 namespace {
@@ -65,28 +66,17 @@ Kernel row(const char* name, std::int64_t room) {
   return k;
 }
 
-class FakeBackend final : public Backend {
- public:
-  tessera_device_kind kind() const override { return TESSERA_CPU; }
-  std::string_view name() const override { return "cpu"; }
-  std::vector<Kernel> kernels() const override {
-    Kernel named = row("named", 0);
-    named.estimate = nullptr;
-    return {named, row("fast", kRoom), row("slow", 0), row("twin", 0)};
-  }
-  Status check_request(const tessera_device&) const override { return {}; }
-  const Hardware* find(const tessera_device&, std::string*) const override {
-    static const Hardware none;
-    return &none;
-  }
-  Status check_memory(const Addresses&, const tessera_device&) const override { return {}; }
-};
+std::vector<Kernel> rows() {
+  Kernel named = row("named", 0);
+  named.estimate = nullptr;
+  return {named, row("fast", kRoom), row("slow", 0), row("twin", 0)};
+}
 
 }  // namespace
 
 // In place of src/backends.cpp.
 const std::vector<const Backend*>& backends() {
-  static const FakeBackend fake;
+  static const testing_rows::FakeCpu fake(rows());
   static const std::vector<const Backend*> all = {&fake};
   return all;
 }

@@ -1,0 +1,68 @@
+// What the tests of bad input share: a small valid problem to be spoiled, and the judge of what comes out.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tessera/tessera.h>
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace tessera::bad_input {
+
+inline constexpr float kUntouched = -777.0f;
+
+// A small valid problem (batch 2, heads 4/2, queries 3, keys 5, dim 8) with every option's memory at hand.
+struct Fixture {
+  std::vector<float> q = std::vector<float>(2 * 4 * 3 * 8, 0.5f);
+  std::vector<float> k = std::vector<float>(2 * 2 * 5 * 8, 0.25f);
+  std::vector<float> v = std::vector<float>(2 * 2 * 5 * 8, 1.0f);
+  std::vector<float> o = std::vector<float>(2 * 4 * 3 * 8, kUntouched);
+  std::vector<float> lse = std::vector<float>(2 * 4 * 3, kUntouched);
+  std::vector<float> mask = std::vector<float>(2 * 4 * 3 * 5, 0.0f);
+  std::vector<float> per_head = std::vector<float>(2 * 4, 0.5f);
+  std::vector<std::int32_t> lengths = {5, 3};
+  std::vector<char> room;  // the workspace and some more
+  tessera_attention problem = TESSERA_ATTENTION_INIT;
+  tessera_device device = TESSERA_DEVICE_INIT;
+
+  Fixture() {
+    problem.query = tessera_tensor_4d(q.data(), TESSERA_F32, 2, 4, 3, 8);
+    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, 2, 2, 5, 8);
+    problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 2, 2, 5, 8);
+    problem.output = tessera_tensor_4d(o.data(), TESSERA_F32, 2, 4, 3, 8);
+    problem.lse = {lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
+  }
+  // As much as the call takes, aligned, with 4 KB behind it.
+  char* add_workspace() {
+    device.workspace_bytes = SIZE_MAX;
+    tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+    EXPECT_EQ(tessera_plan(&problem, &device, &plan), TESSERA_OK) << tessera_last_error();
+    device.workspace_bytes = static_cast<std::size_t>(plan.workspace_bytes);
+    room.resize(device.workspace_bytes + 4096 + 256, 1);
+    device.workspace = room.data() + (256 - reinterpret_cast<std::uintptr_t>(room.data()) % 256);
+    return static_cast<char*>(device.workspace);
+  }
+  void add_mask() { problem.mask.tensor = tessera_tensor_4d(mask.data(), TESSERA_F32, 2, 4, 3, 5); }
+  void add_lengths() { problem.key_lengths = {lengths.data(), TESSERA_I32, 1, {2, 0, 0, 0}, {1, 0, 0, 0}}; }
+  void add_alibi() { problem.alibi_slopes = {per_head.data(), TESSERA_F32, 1, {4, 0, 0, 0}, {1, 0, 0, 0}}; }
+  void add_sinks() { problem.sinks = {per_head.data(), TESSERA_F32, 1, {4, 0, 0, 0}, {1, 0, 0, 0}}; }
+};
+
+struct BadInput {
+  std::string name;
+  std::function<void(Fixture&)> spoil;
+  tessera_status status;
+  std::vector<std::string> words;  // each must stand in the sentence
+};
+
+inline void PrintTo(const BadInput& bad, std::ostream* os) { *os << bad.name; }
+
+class BadInputTest : public testing::TestWithParam<BadInput> {};
+
+inline constexpr auto kInvalid = TESSERA_INVALID_ARGUMENT;
+inline std::string test_name(const testing::TestParamInfo<BadInput>& param) { return param.param.name; }
+
+}  // namespace tessera::bad_input
