@@ -1,6 +1,7 @@
 // What must hold of attention whatever the numbers are: equalities between two runs of a kernel, to the
 // rounding that each of them is allowed.
 #include <cmath>
+#include <thread>
 
 #include "cases/random.hpp"
 #include "support.hpp"
@@ -187,6 +188,33 @@ TEST(Properties, LseIsOptional) {
         ASSERT_EQ(with.output(), without.output()) << where;
         for (double l : without.lse()) ASSERT_TRUE(std::isnan(l)) << where;
       });
+}
+
+// A call that differs from an earlier one in addresses alone is run by its plan: every tensor must be its
+// own.
+TEST(Properties, AKeptPlanServesOtherAddresses) {
+  constexpr const char* kWords =
+      "b3 h4/2 q9 k40 d16 f32 causal=bottom-right mask=additive lengths alibi sinks softcap=20";
+  const auto alike = [](const tessera_attention& a, const tessera_attention& b) {
+    return a.mask.tensor.dtype == b.mask.tensor.dtype && a.key_lengths.dtype == b.key_lengths.dtype &&
+           a.alibi_slopes.rank == b.alibi_slopes.rank;
+  };
+  const Instance first(case_of(kWords), Input::normal, 1);
+  int judged = 0;
+  for (std::uint64_t seed = 2; seed < 60; ++seed) {
+    Instance kept(case_of(kWords), Input::normal, seed), fresh(case_of(kWords), Input::normal, seed);
+    if (!alike(first.problem(), kept.problem())) continue;
+    for (const tessera_device& device : kernels_here()) {
+      ASSERT_EQ(tessera_attend(&first.problem(), &device), TESSERA_OK) << tessera_last_error();
+      kept.poison_outputs();
+      fresh.poison_outputs();
+      attend(kept, device);
+      std::thread([&] { attend(fresh, device); }).join();  // no plan is kept there yet
+      ASSERT_EQ(kept.output_bytes(), fresh.output_bytes()) << device.kernel << ", seed " << seed;
+      ++judged;
+    }
+  }
+  EXPECT_GT(judged, 3);
 }
 
 }  // namespace

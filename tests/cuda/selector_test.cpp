@@ -128,7 +128,7 @@ TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
     tessera_device device = cuda_device();
     device.kernel = name;
     std::string error;
-    const auto c = cases::parse("b2 h8 q512 d64 f16", &error);
+    const auto c = cases::parse("b2 h8 q512 d64 f16 lengths", &error);
     ASSERT_TRUE(c.has_value()) << error;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(*c), device, &plan);
@@ -146,7 +146,8 @@ TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
     };
     for (const core::TensorId id :
          {core::TensorId::query, core::TensorId::key, core::TensorId::value, core::TensorId::output,
-          core::TensorId::lse, core::TensorId::sinks, core::TensorId::alibi_slopes, core::TensorId::mask})
+          core::TensorId::lse, core::TensorId::sinks, core::TensorId::alibi_slopes, core::TensorId::mask,
+          core::TensorId::key_lengths})
       EXPECT_TRUE(holds(at[id])) << name << " " << core::kTensorFields[id].name;
     EXPECT_GT(step.params_bytes, 0u);
     EXPECT_NE(step.function, nullptr);
