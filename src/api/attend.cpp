@@ -99,7 +99,7 @@ Status copy_request(const tessera_attention* problem, const tessera_device* devi
   return {};
 }
 
-// On the heap: what is thread-local may be taken from the stack of every thread, and this is 60 KB. A call in
+// On the heap: what is thread-local may be taken from the stack of every thread, and this is 50 KB. A call in
 // the destructor of something that outlives the thread's own makes a second one, which stays.
 thread_local RecentCalls* recent_calls = nullptr;
 struct RecentCallsEnd {
