@@ -15,24 +15,39 @@ namespace tessera::cuda {
 class Steps final : public core::Prepared {
  public:
   runtime::Step& add() { return steps_.emplace_back(); }
+  // Memory of the stream's own where the caller gives none.
+  void use_workspace(std::int64_t bytes) {
+    workspace_bytes = bytes;
+    has_own_memory = true;
+  }
   // The end of every prepare(): the steps are made ready, and `words` makes the sentence for people.
   core::Status finish(int gpu, std::int64_t items, std::function<std::string()> words) {
     for (const runtime::Step& step : steps_)
       if (core::Status s = runtime::current().make_ready(step, gpu); !s.ok()) return s;
     work_items = items;
-    threads = static_cast<std::int32_t>(steps_.front().threads);
+    threads = static_cast<std::int32_t>(steps_.back().threads);
     words_ = std::move(words);
     return {};
   }
 
   std::string words() const override { return words_(); }
   core::Status submit(const core::Addresses& at, const tessera_device& device) const override {
-    for (const runtime::Step& step : steps_)
-      if (core::Status s = runtime::current().launch(step, at, device); !s.ok()) return s;
-    return {};
+    if (workspace_bytes == 0) return launch(at, device, nullptr);
+    if (device.workspace != nullptr) return launch(at, device, device.workspace);
+    void* own = nullptr;
+    if (core::Status s = runtime::current().allocate(workspace_bytes, device, &own); !s.ok()) return s;
+    core::Status launched = launch(at, device, own);
+    core::Status freed = runtime::current().release(own, device);
+    return launched.ok() ? freed : launched;
   }
 
  private:
+  core::Status launch(const core::Addresses& at, const tessera_device& device, void* workspace) const {
+    for (const runtime::Step& step : steps_)
+      if (core::Status s = runtime::current().launch(step, at, workspace, device); !s.ok()) return s;
+    return {};
+  }
+
   std::vector<runtime::Step> steps_;
   std::function<std::string()> words_;
 };

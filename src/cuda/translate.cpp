@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "cuda/tile/softmax.hpp"
 
@@ -17,6 +18,43 @@ Tensor tensor(const core::Tensor4& t) { return {t.data, strides_of(t)}; }
 int reach(const core::Problem& problem, std::int64_t keys_away) {
   return problem.visibility.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway))
                                      : kFarAway;
+}
+
+// Of the polynomials for tanh(y) / y - 1, in y^2: minimax fits to 3.9e-8 and 3.0e-8 where |y| is small, and less small.
+void set_small(ScoreUnits* units) {
+  constexpr float kSmall = 0.35f, kMiddle = 0.75f;
+  constexpr float k3[] = {-0.3333267f, 0.13300022f, -0.049160194f}, k5[] = {-0.3333308f, 0.13326761f, -0.053403117f, 0.019692075f, -0.00478928f};
+  const float square = units->cap_in * units->cap_in;
+  units->cap_small = kSmall / units->cap_in;
+  units->cap_middle = kMiddle / units->cap_in;
+  float power = square;
+  for (int i = 0; i < 5; ++i, power *= square) {
+    if (i < 3) units->cap_3[i] = k3[i] * power;
+    units->cap_5[i] = k5[i] * power;
+  }
+}
+
+// Scores stay dot products where dividing by the scale cannot overflow what counts; else they are exponents of 2, or,
+// where a tiny softcap would overflow those, parts of it.
+ScoreUnits units_of(const core::Scoring& scoring) {
+  constexpr float kMost = 0x1p20f, kMostCap = 0x1p8f;
+  const float scale = scoring.scale, softcap = scoring.softcap;
+  const auto fits = [&](float unit) { return softcap == 0 || unit <= softcap * kMostCap; };
+  ScoreUnits units{};
+  if (scale >= 1 / kMost && scale <= kMost && fits(scale)) {
+    units = {.factor = scale * tile::kLog2E, .first = 1.0f, .bias = 1.0f / scale};
+  } else if (fits(1.0f)) {
+    units = {.factor = 1.0f, .first = scale * tile::kLog2E, .bias = tile::kLog2E};
+  } else {
+    units = {.factor = softcap * tile::kLog2E, .first = scale / softcap, .bias = 1.0f / softcap};
+  }
+  if (softcap > 0) {
+    units.cap_out = softcap * units.bias;
+    units.cap_in = 1.0f / units.cap_out;
+    set_small(&units);
+  }
+  units.least_bias = -1e38f / std::max(units.bias, 1.5f);
+  return units;
 }
 
 MaskTensorKind mask_kind(const core::MaskTensor& mask) {
@@ -113,6 +151,7 @@ Params translate(const core::Problem& problem, int pack) {
               .lse_strides = {problem.output.lse_strides[0], problem.output.lse_strides[1],
                               problem.output.lse_strides[2]},
               .lse = problem.output.lse};
+  p.units = units_of(problem.scoring);
   return p;
 }
 
@@ -133,7 +172,7 @@ void place(Params* p, const core::Addresses& at) {
 
 void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
   step->set_params(translate(problem, pack));
-  step->place = [](void* params, const core::Addresses& at) {
+  step->place = [](void* params, const core::Addresses& at, void*) {
     place(static_cast<Params*>(params), at);
     return core::Status{};
   };

@@ -45,14 +45,20 @@ class Pretend final : public cuda::runtime::Runtime {
   }
   core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
   core::Status make_ready(const Step&, int) const override { return {}; }
-  core::Status launch(const Step& step, const core::Addresses& at, const tessera_device&) const override {
+  core::Status launch(const Step& step, const core::Addresses& at, void* workspace,
+                      const tessera_device&) const override {
     alignas(64) std::byte params[Step::kMostParams];
     std::memcpy(params, step.params.data(), step.params_bytes);
-    core::Status status = step.place(params, at);
+    core::Status status = step.place(params, at, workspace);
     launched_.push_back(step);
     std::memcpy(launched_.back().params.data(), params, step.params_bytes);
     return status;
   }
+  core::Status allocate(std::int64_t, const tessera_device&, void** out) const override {
+    *out = kOwnMemory;
+    return {};
+  }
+  core::Status release(void*, const tessera_device&) const override { return {}; }
   core::Status inspect(const void*, int, unsigned, unsigned, cuda::runtime::Function* out) const override {
     *out = {};
     out->blocks_per_sm = 1;
@@ -70,6 +76,8 @@ class Pretend final : public cuda::runtime::Runtime {
     return {};
   }
 
+  // What a plan's own workspace is.
+  static inline char kOwnMemory[256] = {};
   // What would have been launched, with the addresses in place.
   const std::vector<Step>& launched() const { return launched_; }
 

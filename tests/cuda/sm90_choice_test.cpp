@@ -271,7 +271,7 @@ TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   EXPECT_EQ(boxes.value.data, p.kv.value.data);
   EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::split)).query.box_rows, 64u);
   EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
-  EXPECT_TRUE(boxes.value.bf16);
+  EXPECT_EQ(boxes.value.element, cuda::Element::bf16);
 }
 
 TEST(Sm90Tensors, StridesThatAreNeverUsedGetAValidOne) {

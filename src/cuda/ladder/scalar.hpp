@@ -54,7 +54,7 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
   const float inverse = tile::inverse_sum(state) * keep;
   T* const out = tile::output_row(p, view, at);
   for (int d = 0; d < p.sizes.value_dim; ++d) out[d] = tile::from_float<T>(acc[d * rows] * inverse);
-  tile::write_lse(p, view, at, tile::log_sum_exp(state));
+  tile::write_lse(p, view, at, tile::log_sum_exp(p, view, at, state));
 }
 
 }  // namespace tessera::cuda::ladder

@@ -40,6 +40,12 @@ __device__ inline int2 load_shared_8(unsigned shared) {
   return pair;
 }
 
+__device__ inline unsigned load_shared_4(unsigned shared) {
+  unsigned word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(shared) : "memory");
+  return word;
+}
+
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most `pending` of the newest groups are still in flight.

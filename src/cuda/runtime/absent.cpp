@@ -20,9 +20,11 @@ class Absent final : public Runtime {
   }
   core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return absent(); }
   core::Status make_ready(const Step&, int) const override { return absent(); }
-  core::Status launch(const Step&, const core::Addresses&, const tessera_device&) const override {
+  core::Status launch(const Step&, const core::Addresses&, void*, const tessera_device&) const override {
     return absent();
   }
+  core::Status allocate(std::int64_t, const tessera_device&, void**) const override { return absent(); }
+  core::Status release(void*, const tessera_device&) const override { return absent(); }
   core::Status inspect(const void*, int, unsigned, unsigned, Function*) const override { return absent(); }
   core::Status code_arch(const void*, int, int*) const override { return absent(); }
   core::Status encode(const BoxedTensor&, int, TensorMap*) const override { return absent(); }

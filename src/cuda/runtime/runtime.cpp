@@ -171,13 +171,13 @@ core::Status CudaRuntime::make_ready(const Step& step, int gpu) const {
   return status;
 }
 
-core::Status CudaRuntime::launch(const Step& step, const core::Addresses& at,
+core::Status CudaRuntime::launch(const Step& step, const core::Addresses& at, void* workspace,
                                  const tessera_device& device) const {
   const CurrentGpu current(device.index);
   if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
   alignas(64) std::byte params[Step::kMostParams];
   std::memcpy(params, step.params.data(), step.params_bytes);
-  if (core::Status s = step.place(params, at); !s.ok()) return s;
+  if (core::Status s = step.place(params, at, workspace); !s.ok()) return s;
   const cudaError_t error = try_launch(step, params, at[core::TensorId::key], device);
   if (error == cudaSuccess) return {};
   (void)cudaGetLastError();  // reported here; the caller's next check must not see it again

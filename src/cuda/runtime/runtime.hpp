@@ -53,8 +53,12 @@ class Runtime {
 
   // Once for a step, before the first launch.
   [[nodiscard]] virtual core::Status make_ready(const Step& step, int gpu) const = 0;
-  [[nodiscard]] virtual core::Status launch(const Step& step, const core::Addresses& at,
+  [[nodiscard]] virtual core::Status launch(const Step& step, const core::Addresses& at, void* workspace,
                                             const tessera_device& device) const = 0;
+  // Memory for what comes next on the stream, and its end there.
+  [[nodiscard]] virtual core::Status allocate(std::int64_t bytes, const tessera_device& device,
+                                              void** out) const = 0;
+  [[nodiscard]] virtual core::Status release(void* memory, const tessera_device& device) const = 0;
   virtual core::Status inspect(const void* function, int gpu, unsigned threads, unsigned shared_bytes,
                                Function* out) const = 0;
   // Function::code_arch alone, which is the same for all functions of a build: cheap when asked again.

@@ -13,7 +13,7 @@ namespace tessera::cuda::runtime {
 
 // Every kernel takes one struct by value.
 struct Step {
-  static constexpr std::size_t kMostParams = 896;
+  static constexpr std::size_t kMostParams = 1280;
 
   const char* kernel = "";  // its row of the kernel table, for error messages
   const void* function = nullptr;
@@ -24,8 +24,8 @@ struct Step {
   std::size_t l2_window_bytes = 0;  // rung 10: so many bytes from K's address on are kept in L2 if it can
   std::array<std::byte, kMostParams> params;
   std::size_t params_bytes = 0;
-  // Puts the tensors' addresses into a copy of the parameters.
-  core::Status (*place)(void* params, const core::Addresses& at) = nullptr;
+  // Puts addresses into a copy of the parameters: the tensors', and the workspace's where the plan has one.
+  core::Status (*place)(void* params, const core::Addresses& at, void* workspace) = nullptr;
 
   template <class Params>
   void set_params(const Params& given) {

@@ -4,17 +4,19 @@
 #include <array>
 #include <cstdint>
 
+#include "cuda/dispatch.hpp"
+
 namespace tessera::cuda {
 struct TensorMap;  // ptx/tma.hpp
 }
 
 namespace tessera::cuda::runtime {
 
-// A tensor of 16-bit elements that is copied in boxes of 64 columns, 128-byte swizzled; what a box has beyond
-// its edge reads as zeros and is not written.
+// A tensor that is copied in boxes of 128 bytes of a row, swizzled; what a box has beyond the tensor's edge reads as
+// zeros and is not written.
 struct BoxedTensor {
   void* data = nullptr;
-  bool bf16 = false;
+  Element element = Element::f16;
   std::array<std::uint64_t, 4> extents{};        // columns, rows, heads, batch
   std::array<std::uint64_t, 3> strides_bytes{};  // of rows, heads, batch
   std::uint32_t box_rows = 0;

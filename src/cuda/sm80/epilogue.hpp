@@ -81,7 +81,7 @@ __device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>
       const tile::RowIndex at = view.index(there ? first_row + row : 0);
       const float keep = tile::join_sink(p, at.head, state);
       const float inverse = tile::inverse_sum(state) * keep;
-      if (there && lane % 4 == 0) tile::write_lse(p, view, at, tile::log_sum_exp(state));
+      if (there && lane % 4 == 0) tile::write_lse(p, view, at, tile::log_sum_exp(p, view, at, state));
       float check = 0.0f;
 #pragma unroll
       for (int n = 0; n < C.value_dim / 8; ++n) {

@@ -5,7 +5,7 @@ namespace tessera::cuda::sm90 {
 
 bool in_build() { return false; }
 
-core::Status make_step(const core::Problem&, const Choice&, int, runtime::Step*) {
+core::Status make_step(const core::Problem&, const Choice&, const mask::Layout&, int, runtime::Step*) {
   return {TESSERA_DEVICE_UNAVAILABLE, "this build has no code for sm_90a"};
 }
 

@@ -18,7 +18,13 @@ namespace {
 
 constexpr int kArch = 90;  // wgmma is Hopper's alone: no other arch runs this code
 
-bool needs_general(const core::Problem& p) { return !plain_scores(p) || p.scoring.scale <= 0; }
+// Where scores are more than scaled and hidden. Scales that are not positive change scores one by one, as softcap does.
+Variant option_variant(const core::Problem& p) {
+  const bool alibi = p.scoring.alibi_slopes.data != nullptr;
+  const bool changed = p.scoring.softcap > 0 || translate(p, 1).units.first != 1.0f;
+  if (p.visibility.mask.kind != core::MaskKind::none || (alibi && changed)) return Variant::general;
+  return alibi ? Variant::alibi : Variant::softcap;
+}
 
 std::string missing(const core::Device& device) {
   const runtime::Gpu& gpu = gpu_of(device);
@@ -86,7 +92,9 @@ std::string_view name_of(Variant variant) {
          : variant == Variant::tall   ? "tall"
          : variant == Variant::split  ? "split"
          : variant == Variant::narrow ? "narrow"
-                                      : "general";
+         : variant == Variant::alibi   ? "alibi"
+         : variant == Variant::softcap ? "softcap"
+                                       : "general";
 }
 
 std::string words(const core::Sizes& p, const Choice& c) {
@@ -103,7 +111,13 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
                      std::shared_ptr<const core::Prepared>* out) {
   const Choice choice = choose(p, gpu_of(device).sms);
   auto made = std::make_shared<Steps>();
-  if (core::Status s = make_step(p, choice, gpu_of(device).index, &made->add()); !s.ok()) return s;
+  mask::Layout layout;
+  if (p.visibility.mask.kind != core::MaskKind::none) {
+    layout = mask::layout_of(p, choice.tiling.keys, true);
+    if (core::Status s = mask::make_pass(p, layout, true, &made->add()); !s.ok()) return s;
+    made->use_workspace(layout.bytes);
+  }
+  if (core::Status s = make_step(p, choice, layout, gpu_of(device).index, &made->add()); !s.ok()) return s;
   *out = made;
   return made->finish(gpu_of(device).index, choice.total,
                       [sizes = core::Sizes(p), choice] { return words(sizes, choice); });
@@ -134,7 +148,7 @@ double estimate(const Choice& c, int sms) {
 }
 
 Choice choose(const core::Problem& p, int sms) {
-  if (needs_general(p)) return choice_of(p, Variant::general, sms);
+  if (!plain_scores(p) || p.scoring.scale <= 0) return choice_of(p, option_variant(p), sms);
   Choice best = choice_of(p, Variant::plain, sms);
   const auto consider = [&](Variant variant) {
     if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))

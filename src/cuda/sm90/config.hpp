@@ -13,6 +13,7 @@ struct Config {
   bool ping_pong = true;  // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap = true;    // a warpgroup's softmax runs under its own last product, not only under the others'
   bool ahead = false;     // the next row tile's first scores are computed while this one is written
+  int mask_bytes = 0;     // for a mask tensor: a slot or two of what a key tile needs of it
 
   // How K and V come and go: see shared.hpp.
   TESSERA_CONSTEXPR bool joint() const { return !overlap; }
@@ -32,11 +33,11 @@ struct Config {
   // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
   // for those who compile for the host alone.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024;
+    return consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + mask_bytes + 1024;
   }
   // The register file holds 64 K registers; a block is alone on its SM.
-  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 4 ? 32 : 40; }
-  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : 232; }
+  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 2 ? 40 : 32; }
+  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : consumers == 3 ? 160 : 232; }
 };
 
 // Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.

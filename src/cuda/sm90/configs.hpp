@@ -11,9 +11,12 @@ enum class Variant {
   tall,     // the same with 256 rows, half as many keys at a time, for problems with rows enough
   split,    // 64 rows a block, keys shared by its warpgroups: for problems with few rows (split.hpp)
   narrow,   // the same with 32 rows, for problems with fewer still
+  alibi,    // 128 rows, and nothing but ALiBi changes scores
+  softcap,  // the same with softcap alone
   general,  // every option, 128 rows a block
 };
-inline constexpr int kVariants = 5;
+inline constexpr int kVariants = 7;
+TESSERA_CONSTEXPR bool takes_options(Variant v) { return v >= Variant::alibi; }
 TESSERA_CONSTEXPR bool splits_keys(Variant v) { return v == Variant::split || v == Variant::narrow; }
 
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
@@ -24,10 +27,11 @@ TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
 // thread has registers for half its row of S and of O, and for P: two sets of it with `overlap`, which pays
 // where a warpgroup's products are not much longer than its softmax (docs/sm90.md).
 TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
-  // What the options need of each row takes registers too; past 128 columns of V, two sets of P do not fit.
-  if (variant == Variant::general)
-    return {.dim = dim, .value_dim = value_dim, .keys = 64, .overlap = value_dim <= 128};
-  if (variant == Variant::tall)
+  // Where scores are changed one by one, more warps that work side by side are worth more than longer tiles and
+  // overlap: they hide each other's waiting. A mask tensor's part of a key tile takes shared memory, too.
+  const bool changes = variant == Variant::softcap || variant == Variant::general;
+  const int mask_bytes = variant != Variant::general ? 0 : value_dim > 128 ? 32 * 1024 : 64 * 1024;
+  if (variant == Variant::tall || (dim == 64 && takes_options(variant)))
     return {.dim = dim,
             .value_dim = value_dim,
             .consumers = 4,
@@ -35,7 +39,17 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
             .stages = 8,
             .ping_pong = false,
             .overlap = false,
-            .ahead = true};
+            .ahead = true,
+            .mask_bytes = mask_bytes};
+  if (changes)
+    return {.dim = dim,
+            .value_dim = value_dim,
+            .consumers = value_dim > 128 ? 2 : 3,
+            .keys = 64,
+            .stages = dim > 128 ? 2 : 3,
+            .ping_pong = value_dim > 128,
+            .overlap = false,
+            .mask_bytes = mask_bytes};
   if (dim > 128)
     return {.dim = dim,
             .value_dim = value_dim,
@@ -59,16 +73,19 @@ struct Tiling {
   int query_rows;  // of a box of Q: those of a warpgroup, or of a warp if it has fewer than 16
   int threads, shared_bytes;
   bool passes_over;
+  int mask_bytes;
 };
 TESSERA_CONSTEXPR Tiling tiling_for(int dim, int value_dim, Variant variant) {
   if (splits_keys(variant)) {
     const SplitConfig c = split_config_for(dim, value_dim, variant);
     return {dim,         value_dim,        c.rows(),
             c.keys,      c.warpgroups,     c.warp_rows() == 16 ? 64 : c.warp_rows(),
-            c.threads(), c.shared_bytes(), false};
+            c.threads(), c.shared_bytes(), false,
+            0};
   }
   const Config c = config_for(dim, value_dim, variant);
-  return {dim, value_dim, c.rows(), c.keys, c.consumers, 64, c.threads(), c.shared_bytes(), c.passes_over()};
+  return {dim, value_dim, c.rows(), c.keys, c.consumers, 64, c.threads(), c.shared_bytes(), c.passes_over(),
+          c.mask_bytes};
 }
 
 }  // namespace tessera::cuda::sm90

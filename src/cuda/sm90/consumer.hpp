@@ -31,6 +31,10 @@ struct Consumer {
   unsigned task_count = 0;  // row tiles taken so far
   unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
   int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
+  // With a mask tensor: what the producer says of the key tile (mask_walk.hpp), and slots of the mask seen so far.
+  int note = 0;
+  unsigned mask_count = 0;
+  Policy policy = {};
 
   using Ring = tile::Ring<C.stages>;
   using TaskRing = tile::RingIndex<kTasks>;
@@ -73,9 +77,42 @@ struct Consumer {
       ptx::named_arrive(kTurnOf + (warpgroup + 1 == C.consumers ? 0 : warpgroup + 1), 256);
   }
 
-  __device__ void mask(Scores<C>& s, int tile) const {
+  __device__ bool sees_all(int tile) const { return tile >= unmasked.x && tile < unmasked.y; }
+  __device__ void hide(Scores<C>& s, int tile) const {
     const TileIndex at = task().at;
-    mask_scores<C, T, Policy>(s, p.problem, at, first_row(at), tile);
+    hide_by_position<C>(s, p.problem, at, first_row(at), tile);
+  }
+  // Of the thread's first row, on the key axis; the second stands 8 behind it.
+  __device__ int position() const {
+    const Task& now = task();
+    return first_row(now.at) + ptx::thread_x() % 128 / 32 * 16 + ptx::thread_x() % 32 / 4 + now.offset;
+  }
+  __device__ static int thread_key(int tile) { return tile * C.keys + 2 * (ptx::thread_x() % 4); }
+  // What the policy and the band make of scores. Some policies do something in every tile, on the spot; others only
+  // where the tile is left by the straight loop for it.
+  __device__ void change(Scores<C>& s, int tile) {
+    tile = key_tile(tile);
+    policy.apply(s, p.problem, position(), thread_key(tile));
+    if constexpr (Policy::kMaskTensor)
+      if ((note & kNoteApplied) != 0) apply_mask(s);
+    if (!sees_all(tile)) hide(s, tile);
+  }
+  __device__ void apply_mask(Scores<C>& s) {
+    const auto& more = static_cast<const Sm90MaskParams&>(p);
+    const int slots = more.slots, n = static_cast<int>(mask_count) & (slots - 1);
+    shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
+    ++mask_count;
+    if ((note >> warpgroup & 1) != 0 && !all_hidden())
+      MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup}.apply(
+          s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+    __syncwarp();
+    if (ptx::thread_x() % 32 == 0) shared.mask_empty[n].arrive();
+  }
+  // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
+  __device__ bool all_hidden() const { return (note >> (kNoteHidden + warpgroup) & 1) != 0; }
+  // Before the slot is released, and before the product, at which the warp's threads meet.
+  __device__ void read_note() {
+    if constexpr (Policy::kMaskTensor) note = shared.note[Ring::slot(key_count)];
   }
 
   // What a tile leaves for the next one besides its P.
@@ -99,6 +136,7 @@ struct Consumer {
   // Scores of the next tile beside the output of the one before.
   __device__ void multiply(Carried& c, const Probs<C>& probs, Scores<C>& s, Output<C>& o) {
     if (!c.key_there) wait_key();
+    read_note();
     settle(c, key_count - 2, o);
     wait_turn();
     start_scores(s);
@@ -110,10 +148,32 @@ struct Consumer {
     c.key_there = shared.key_ring().is_full(key_count);
   }
 
-  // The same for all warps of the warpgroup. Some policies do something to the scores of every tile, on the
-  // spot.
-  __device__ bool needs_mask(int tile) const {
-    return !Policy::kEveryTile && (tile < unmasked.x || tile >= unmasked.y);
+  // Of a row tile's key tiles, counted from 0 in the order from last to first: which it is. With a mask tensor the
+  // producer says so; where they are visited from the diagonal on, they are rotated.
+  __device__ int key_tile(int tile) const {
+    if constexpr (Policy::kMaskTensor) return note >> kNoteTile;
+    if constexpr (Policy::kRotates) return rotated(task().keys, tile, task().rotation);
+    return tile;
+  }
+  // The same for all warps of the warpgroup.
+  __device__ bool needs_change(int tile) const {
+    if (Policy::kEveryTile) return false;
+    tile = key_tile(tile);
+    return !sees_all(tile) || (Policy::kRotates && !before(tile) && !behind(tile));
+  }
+  // All its keys stand before all the warpgroup's rows, or behind; what stands with one is both.
+  __device__ bool before(int tile) const { return (tile + 1) * C.keys - 1 <= first_row(task().at) + task().offset; }
+  __device__ bool behind(int tile) const { return tile * C.keys >= first_row(task().at) + task().offset + 63; }
+  // Later tiles than the first, inside the loop.
+  __device__ bool go_on(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
+    tile = key_tile(tile);
+    if (Policy::kRotates && !before(tile)) return go_on_with<false>(tile, probs, s, rows);
+    return go_on_with<true>(tile, probs, s, rows);
+  }
+  template <bool kBefore>
+  __device__ bool go_on_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
+    const auto shift = policy.template shift<kBefore, C.keys>(rows, position(), thread_key(tile));
+    return continue_softmax<C, T>(probs, s, rows, shift, factor());
   }
 
   // Key tiles that none of the warpgroup's rows sees.
@@ -131,6 +191,7 @@ struct Consumer {
     if (there) {
       shared.query_full[warpgroup].wait((task_count - 1) & 1);
       wait_key();
+      read_note();
     }
     start_scores(s);
   }
@@ -138,15 +199,16 @@ struct Consumer {
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     release_key();
-    if (Policy::kEveryTile || needs_mask(tile)) mask(s, tile);
+    if (Policy::kEveryTile || Policy::kRotates || needs_change(tile)) change(s, tile);
     start_softmax<C, T>(probs, s, rows, factor());
   }
 
   // The softmax of a tile that stays in the loop. What has grown is mended here, not outside the loop: of a
   // warpgroup's warps only some may have to, and all must come to the next product by the same way.
-  __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
-    if (Policy::kEveryTile) mask(s, tile);
-    c.grew = !continue_softmax<C, T>(probs, s, rows, factor());
+  __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) {
+    if constexpr (Policy::kEveryTile) change(s, tile);
+    c.grew = !go_on(tile, probs, s, rows);
+    if (c.grew && Policy::kRotates) policy.apply(s, p.problem, position(), thread_key(key_tile(tile)));
     if (c.grew) grown_softmax<C, T>(probs, s, rows, factor(), c.shrink);
   }
 
@@ -165,16 +227,16 @@ struct Consumer {
       while (--tile >= range.first) {
         multiply(c, even, s, o);
         in_odd = true;
-        if (needs_mask(tile)) break;
+        if (needs_change(tile)) break;
         soften(c, tile, odd, s, rows);
         if (--tile < range.first) break;
         multiply(c, odd, s, o);
         in_odd = false;
-        if (needs_mask(tile)) break;
+        if (needs_change(tile)) break;
         soften(c, tile, even, s, rows);
       }
       if (tile < range.first) break;
-      mask(s, tile);
+      change(s, tile);
       ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
       c.grew = true;
       grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
@@ -196,6 +258,7 @@ struct Consumer {
   // the slot of this one's K.
   __device__ void multiply_in_turn(const Probs<C>& probs, Scores<C>& s, Output<C>& o) {
     wait_key();
+    read_note();
     wait_turn();
     start_output(o, probs, key_count);
     start_scores(s);
@@ -203,6 +266,13 @@ struct Consumer {
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     release_key();
+  }
+
+  __device__ static void clear_probs(Probs<C>& probs) {
+#pragma unroll
+    for (int k = 0; k < C.keys / 16; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) probs[k][i] = 0;
   }
 
   // A warpgroup's softmax runs under the other warpgroups' products. One set of P is enough, and there is
@@ -215,11 +285,16 @@ struct Consumer {
       Scores<C> s;
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
-        if (Policy::kEveryTile) mask(s, tile);
-        if (needs_mask(tile) || !continue_softmax<C, T>(probs, s, rows, factor())) break;
+        if (Policy::kMaskTensor && all_hidden()) {
+          apply_mask(s);
+          clear_probs(probs);
+          continue;
+        }
+        if constexpr (Policy::kEveryTile) change(s, tile);
+        if (needs_change(tile) || !go_on(tile, probs, s, rows)) break;
       }
       if (tile < range.first) break;
-      if (needs_mask(tile)) mask(s, tile);
+      if (Policy::kRotates || needs_change(tile)) change(s, tile);
       float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
@@ -297,7 +372,8 @@ struct Consumer {
     const int last = sequence.queries() - 1, row = first_row(next.at);
     const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
-    if constexpr (C.passes_over()) {
+    policy.enter(p.problem, next.at.batch, next.at.head);
+    if constexpr (C.passes_over() && !Policy::kMaskTensor) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
       // There may be no such rows, or nothing that they see: then the last tile alone.
@@ -308,7 +384,7 @@ struct Consumer {
   }
   // Key tiles behind those that the warpgroup has seen.
   __device__ void leave(const KeyTiles& range) {
-    if constexpr (C.passes_over()) pass_over(range.first - task().keys.first);
+    if constexpr (C.passes_over() && !Policy::kMaskTensor) pass_over(range.first - task().keys.first);
   }
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.

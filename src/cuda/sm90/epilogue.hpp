@@ -74,12 +74,17 @@ struct RowEnds {
       sound[r] = there[r] && state[r].sum == state[r].sum;
     }
   }
+  template <bool kMask = false>
   __device__ void write_lse(const Params& p, const tile::BlockView<T>& view, int row, int head,
                             const tile::SoftmaxState (&state)[kRows]) const {
     if (view.lse == nullptr) return;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      if (there[r]) tile::write_lse(p, view, {row + 8 * r, head}, tile::log_sum_exp(state[r]));
+    for (int r = 0; r < kRows; ++r) {
+      if (!there[r]) continue;
+      const tile::RowIndex at{row + 8 * r, head};
+      tile::write_lse(p, view, at,
+                      kMask ? tile::log_sum_exp(p, view, at, state[r]) : tile::log_sum_exp(state[r]));
+    }
   }
 
   // 32 columns from first_column on: x[m] has columns 8 m + .... Of the last 16 bytes of a row kPartial
@@ -146,7 +151,7 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
   tile::join_sums(rows);
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, at.head, state);
-  if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);
+  if (lane % 4 == 0) ends.template write_lse<(C.mask_bytes > 0)>(p, view, row, at.head, state);
   ends.template write_all<C.value_dim>(0, lane, [&](int n) {
     Pairs<2> x = pairs_of<2>(o, n);
 #pragma unroll

@@ -12,16 +12,32 @@ struct PolicyOf {
   using Type = tile::PlainScores;
 };
 template <>
+struct PolicyOf<Variant::alibi> {
+  using Type = tile::AlibiScores;
+};
+template <>
+struct PolicyOf<Variant::softcap> {
+  using Type = tile::ChangedScores<false, false>;
+};
+template <>
 struct PolicyOf<Variant::general> {
-  using Type = tile::OptionScores;
+  using Type = tile::ChangedScores<true, true>;
+};
+template <Variant kVariant>
+struct ParamsOf {
+  using Type = Sm90Params;
+};
+template <>
+struct ParamsOf<Variant::general> {
+  using Type = Sm90MaskParams;
 };
 
 template <Element kElement, int kDim, int kValueDim, Variant kVariant>
 __global__ void __launch_bounds__(config_for(kDim, kValueDim, kVariant).threads(), 1)
-    attend(const __grid_constant__ Sm90Params p) {
+    attend(const __grid_constant__ typename ParamsOf<kVariant>::Type p) {
   constexpr Config kConfig = config_for(kDim, kValueDim, kVariant);
-  static_assert(sizeof(Shared<kConfig>) == kConfig.shared_bytes());
-  static_assert(sizeof(Shared<kConfig>) <= kMostSharedBytes);
+  static_assert(sizeof(Shared<kConfig>) + kConfig.mask_bytes == kConfig.shared_bytes());
+  static_assert(kConfig.shared_bytes() <= kMostSharedBytes);
   extern __shared__ __align__(1024) char shared[];
   attend_block<kConfig, tile::ElementType<kElement>, typename PolicyOf<kVariant>::Type>(p, shared);
 }
@@ -41,6 +57,8 @@ Functions functions() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
   Functions f;
   f[Variant::plain] = address(attend<kElement, kDim, kValueDim, Variant::plain>);
+  f[Variant::alibi] = address(attend<kElement, kDim, kValueDim, Variant::alibi>);
+  f[Variant::softcap] = address(attend<kElement, kDim, kValueDim, Variant::softcap>);
   f[Variant::general] = address(attend<kElement, kDim, kValueDim, Variant::general>);
   if constexpr (has_tall(kDim)) f[Variant::tall] = address(attend<kElement, kDim, kValueDim, Variant::tall>);
   if constexpr (has_split(kDim)) {

@@ -26,8 +26,13 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == C.consumers) {
     ptx::give_registers<C.producer_registers()>();
-    if (threadIdx.x == 128 * C.consumers) {
-      Producer<C> producer{p, shared};
+    if constexpr (Policy::kMaskTensor) {
+      if (threadIdx.x < 128 * C.consumers + 32) {
+        MaskProducer<C> producer{p, shared};
+        producer.run();
+      }
+    } else if (threadIdx.x == 128 * C.consumers) {
+      Producer<C, Policy::kRotates> producer{p, shared};
       producer.run();
     }
   } else {

@@ -32,8 +32,7 @@ const void* function_for(bool bf16, const Choice& choice) {
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
 
-core::Status place(void* params, const core::Addresses& at) {
-  auto& p = *static_cast<Sm90Params*>(params);
+core::Status place_tensors(Sm90Params& p, const core::Addresses& at) {
   place(&p.problem, at);
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.move_map(&p.query, at[core::TensorId::query]); !s.ok()) return s;
@@ -41,18 +40,48 @@ core::Status place(void* params, const core::Addresses& at) {
   return cuda.move_map(&p.value, at[core::TensorId::value]);
 }
 
+core::Status place(void* params, const core::Addresses& at, void*) {
+  return place_tensors(*static_cast<Sm90Params*>(params), at);
+}
+core::Status place_with_mask(void* params, const core::Addresses& at, void* workspace) {
+  auto& p = *static_cast<Sm90MaskParams*>(params);
+  if (core::Status s = place_tensors(p, at); !s.ok()) return s;
+  mask::place(&p.problem.mask_tiles, workspace);
+  if (p.box_keys == 0) return {};
+  void* const mask = p.copy_at == 0 ? at[core::TensorId::mask] : static_cast<char*>(workspace) + p.copy_at;
+  return runtime::current().move_map(&p.mask, mask);
+}
+
+// What a mask tensor adds to the parameters.
+core::Status add_mask(const core::Problem& p, const Choice& choice, const mask::Layout& layout, int gpu,
+                      Sm90MaskParams* out) {
+  const core::MaskTensor& mask = p.visibility.mask;
+  const bool boolean = mask.kind == core::MaskKind::boolean;
+  const auto bits = static_cast<int>(boolean ? 1 : 8 * core::dtype_size(mask.dtype));
+  out->problem.mask_tiles = mask::tiles_of(layout);
+  out->slot_bytes = choice.tiling.rows * choice.tiling.keys * bits / 8;
+  out->slots = choice.tiling.mask_bytes >= 2 * out->slot_bytes ? 2 : 1;
+  if (boolean) return {};
+  out->box_keys = 128 * 8 / bits;
+  out->moves[0] = layout.rows == 1 ? 0 : 1;
+  out->moves[1] = layout.heads == 1 ? 0 : 1;
+  out->moves[2] = layout.batch == 1 ? 0 : 1;
+  out->copy_at = layout.copy_row == 0 ? 0 : layout.copy_at;
+  return runtime::current().encode(mask_box(p, layout, choice.tiling.rows), gpu, &out->mask);
+}
+
 }  // namespace
 
 bool in_build() { return true; }
 
-core::Status make_step(const core::Problem& p, const Choice& choice, int gpu, runtime::Step* out) {
-  Sm90Params params{{},
-                    {},
-                    {},
-                    translate(p, 1),
-                    make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
-                                  static_cast<int>(p.batch), choice.blocks, choice.unequal),
-                    tile::make_divider(static_cast<int>(p.group()))};
+core::Status make_step(const core::Problem& p, const Choice& choice, const mask::Layout& layout, int gpu,
+                       runtime::Step* out) {
+  Sm90MaskParams params{};
+  params.problem = translate(p, 1);
+  params.schedule = make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
+                                  static_cast<int>(p.batch), choice.blocks, choice.unequal,
+                                  layout.heads > 1 && layout.batch == 1);
+  params.group = tile::make_divider(static_cast<int>(p.group()));
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.encode(boxes.query, gpu, &params.query); !s.ok()) return s;
@@ -61,8 +90,17 @@ core::Status make_step(const core::Problem& p, const Choice& choice, int gpu, ru
   out->kernel = "sm90";
   out->pdl = true;
   out->function = function_for(p.dtype == TESSERA_BF16, choice);
-  out->set_params(params);
-  out->place = place;
+  if (choice.variant != Variant::general) {
+    out->set_params(static_cast<const Sm90Params&>(params));
+    out->place = place;
+  } else if (p.visibility.mask.kind == core::MaskKind::none) {
+    out->set_params(params);
+    out->place = place;
+  } else {
+    if (core::Status s = add_mask(p, choice, layout, gpu, &params); !s.ok()) return s;
+    out->set_params(params);
+    out->place = place_with_mask;
+  }
   if (splits_keys(choice.variant)) {
     out->grid[0] = static_cast<unsigned>(choice.row_tiles);
     out->grid[1] = static_cast<unsigned>(p.heads);

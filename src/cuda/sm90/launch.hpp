@@ -2,6 +2,7 @@
 // absent.cpp.
 #pragma once
 
+#include "cuda/mask/plan.hpp"
 #include "cuda/runtime/step.hpp"
 #include "cuda/sm90/choose.hpp"
 
@@ -9,6 +10,8 @@ namespace tessera::cuda::sm90 {
 
 bool in_build();
 
-core::Status make_step(const core::Problem& problem, const Choice& choice, int gpu, runtime::Step* out);
+// `mask`: how a mask tensor was looked at beforehand; unused where there is none.
+core::Status make_step(const core::Problem& problem, const Choice& choice, const mask::Layout& mask, int gpu,
+                       runtime::Step* out);
 
 }  // namespace tessera::cuda::sm90

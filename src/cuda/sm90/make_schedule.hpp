@@ -7,12 +7,15 @@
 
 namespace tessera::cuda::sm90 {
 
-// later_see_more: the tiles of a head are more work the later they are.
-inline Schedule make_schedule(int row_tiles, int heads, int batch, int blocks, bool later_see_more) {
+// later_see_more: the tiles of a head are more work the later they are. by_head: batch entries of a head stand side by
+// side, because they share a mask.
+inline Schedule make_schedule(int row_tiles, int heads, int batch, int blocks, bool later_see_more,
+                              bool by_head = false) {
   const int all_heads = heads * batch;
   Schedule s{};
   s.row_tiles = row_tiles;
-  s.heads = tile::make_divider(heads);
+  s.heads = tile::make_divider(by_head ? batch : heads);
+  s.by_head = by_head ? 1 : 0;
   if (!later_see_more) {
     s.singles = row_tiles * all_heads;
     s.parts[0].divider = tile::make_divider(row_tiles);

@@ -1,33 +1,120 @@
-// What happens to a tile of scores between Q K and the softmax: see tile/score.hpp.
+// What happens to a tile of scores between Q K and the softmax.
 #pragma once
 
+#include "cuda/ptx/async_copy.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/fragments.hpp"
+#include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/schedule.hpp"
-#include "cuda/tile/score.hpp"
+#include "cuda/tile/options.hpp"
 
 namespace tessera::cuda::sm90 {
 
-// first_row: of the warpgroup. The thread's rows and their band are worked out anew each time: there is no
+// A thread's rows and its first key of a tile; first_row: of the warpgroup. Worked out anew each time: there is no
 // register to keep them in through the tiles that need no masking.
-template <auto C, class T, class Policy>
-__device__ inline void mask_scores(Scores<C>& s, const Params& p, const TileIndex& at, int first_row,
-                                   int tile) {
+template <auto C>
+struct ThreadRows {
+  int row[C.thread_rows()];
+  int key;
+
+  __device__ ThreadRows(const tile::Sequence& sequence, int first_row, int tile) {
+    const int lane = ptx::thread_x() % 32;
+    const int first = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows() + lane / 4;
+#pragma unroll
+    for (int r = 0; r < C.thread_rows(); ++r) row[r] = min(first + 8 * r, sequence.queries() - 1);
+    key = tile * C.keys + 2 * (lane % 4);
+  }
+};
+
+// Keys that the rows do not see by position.
+template <auto C>
+__device__ inline void hide_by_position(Scores<C>& s, const Params& p, const TileIndex& at, int first_row,
+                                        int tile) {
   const tile::Sequence sequence{p, at.batch};
   const tile::Band band = sequence.band();
-  const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
-  const int row = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows() + lane / 4;
+  const ThreadRows<C> rows(sequence, first_row, tile);
 #pragma unroll
   for (int r = 0; r < C.thread_rows(); ++r) {
-    const int query = min(row + 8 * r, sequence.queries() - 1);
-    if constexpr (Policy::kEveryTile) {
-      const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-      Policy(p, view, {query, at.head}).apply(p, band, key0, s, r);
-    } else {
-      const int position = query + band.offset;
-      Policy::hide(s, r, position - band.left - key0, min(position + band.right + 1, band.keys) - key0);
-    }
+    const int position = rows.row[r] + band.offset;
+    tile::PlainScores::hide(s, r, position - band.left - rows.key,
+                            min(position + band.right + 1, band.keys) - rows.key);
   }
 }
+
+// A mask tensor's part, from the slot that it lies in.
+template <Config C>
+struct MaskSlot {
+  const Sm90MaskParams& p;
+  const char* slot;
+  int warpgroup;
+
+  __device__ static int lane() { return ptx::thread_x() % 32; }
+  // The thread's first row of the warpgroup's 64.
+  __device__ static int thread_row() { return ptx::thread_x() % 128 / 32 * 16 + lane() / 4; }
+
+  __device__ void apply(Scores<C>& s, bool finite) const {
+    switch (p.problem.visibility.mask_kind) {
+      case MaskTensorKind::boolean:
+        return apply_bits(s);
+      case MaskTensorKind::additive_f32:
+        return finite ? add_words<true>(s) : add_words<false>(s);
+      case MaskTensorKind::additive_f16:
+        return finite ? add_halves<true, __half>(s) : add_halves<false, __half>(s);
+      default:
+        return finite ? add_halves<true, __nv_bfloat16>(s) : add_halves<false, __nv_bfloat16>(s);
+    }
+  }
+
+ private:
+  __device__ void apply_bits(Scores<C>& s) const {
+    constexpr int kRowBytes = C.keys / 8;
+    const char* const mine = slot + (64 * warpgroup + thread_row()) * kRowBytes;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      alignas(16) unsigned words[C.keys / 32];
+      const char* const row = mine + 8 * r * kRowBytes;
+      if constexpr (kRowBytes == 16) {
+        *reinterpret_cast<uint4*>(words) = *reinterpret_cast<const uint4*>(row);
+      } else {
+        *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(row);
+      }
+      tile::hide_by_bits(s, r, words, 2 * (lane() % 4));
+    }
+  }
+
+  // Additive ones lie as TMA writes them: boxes of 128 bytes of every row, chunks of 16 bytes swizzled by the row's
+  // number. The chunk that column group n is in differs from that of group 0 in bits of n alone. A mask that is the
+  // same for all rows has row 0 only.
+  __device__ unsigned row_address(int chunk, int offset) const {
+    const int row = p.moves[0] == 0 ? 0 : 64 * warpgroup + thread_row();
+    return ptx::shared_address(slot) + row * 128 + ((chunk ^ row % 8) << 4) + offset;
+  }
+  __device__ unsigned next_row() const { return p.moves[0] == 0 ? 0 : 8 * 128; }
+
+  template <bool kAllFinite, class E>
+  __device__ void add_halves(Scores<C>& s) const {
+    const unsigned first = row_address(0, 4 * (lane() % 4)), step = next_row();
+#pragma unroll
+    for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const unsigned at = (first ^ (n % 8 << 4)) + n / 8 * C.rows() * 128 + r * step;
+        tile::add_bias<kAllFinite>(s[n], r, tile::unpack<E>(ptx::load_shared_4(at)), p.problem.units);
+      }
+  }
+  template <bool kAllFinite>
+  __device__ void add_words(Scores<C>& s) const {
+    const unsigned first = row_address(lane() % 4 / 2, 8 * (lane() % 2)), step = next_row();
+#pragma unroll
+    for (int n = 0; n < C.keys / 8; ++n)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const unsigned at = (first ^ (n % 4 << 5)) + n / 4 * C.rows() * 128 + r * step;
+        const int2 words = ptx::load_shared_8(at);
+        tile::add_bias<kAllFinite>(s[n], r, make_float2(__int_as_float(words.x), __int_as_float(words.y)),
+                                   p.problem.units);
+      }
+  }
+};
 
 }  // namespace tessera::cuda::sm90

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
+#include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/walk.hpp"
 
 namespace tessera::cuda::sm90 {
 
-template <Config C>
+template <Config C, bool kRotates = false>
 struct Producer {
   const Sm90Params& p;
   Shared<C>& shared;
@@ -61,20 +62,107 @@ struct Producer {
       const tile::Sequence sequence{p.problem, at.batch};
       const KeyTiles range = key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile);
       const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
+      const int rotation = kRotates ? rotation_of<C>(sequence.band(), at.row_tile, range) : 0;
+      const auto tile_of = [&](int t) { return kRotates ? rotated(range, t, rotation) : t; };
       ptx::wait_for_dependencies();
-      load_key(last, kv_head, at.batch);  // before Q, for which there may be no room yet
-      make_known({at, range});
+      load_key(tile_of(last), kv_head, at.batch);  // before Q, for which there may be no room yet
+      make_known({at, range, rotation, sequence.band().offset});
       load_query(at);
 #pragma unroll 1  // its few registers are needed for other things
       for (int t = last; t > range.first; --t) {
-        if (C.joint()) load_value(t, kv_head, at.batch);
-        load_key(t - 1, kv_head, at.batch);
-        if (!C.joint()) load_value(t, kv_head, at.batch);
+        if (C.joint()) load_value(tile_of(t), kv_head, at.batch);
+        load_key(tile_of(t - 1), kv_head, at.batch);
+        if (!C.joint()) load_value(tile_of(t), kv_head, at.batch);
       }
-      load_value(range.first, kv_head, at.batch);
+      load_value(tile_of(range.first), kv_head, at.batch);
     }
     end();
     make_known({{-1, 0, 0}, {0, 0}});
+  }
+};
+
+// The same where a mask tensor says which key tiles there are. A whole warp asks it; one thread asks TMA.
+template <Config C>
+struct MaskProducer : Producer<C> {
+  using Base = Producer<C>;
+  using Base::p;
+  using Base::shared;
+  unsigned mask_count = 0;
+
+  __device__ const Sm90MaskParams& more() const { return static_cast<const Sm90MaskParams&>(p); }
+  __device__ static bool leads() { return threadIdx.x % 32 == 0; }
+
+  __device__ void load_key(int note, int head, int batch) {
+    if (!leads()) return;
+    const unsigned slot = Base::Ring::slot(Base::key_count);
+    if (!C.joint()) shared.key_ring().wait_empty(Base::key_count);
+    shared.note[slot] = note;  // before the arrival that load_key makes
+    Base::load_key(note >> kNoteTile, head, batch);
+  }
+  __device__ void load_mask(const TileIndex& at, int note) {
+    if (!leads() || (note & kNoteApplied) == 0) return;
+    const int slots = more().slots, n = static_cast<int>(mask_count) & (slots - 1);
+    shared.mask_empty[n].wait((mask_count >> (slots - 1) & 1) ^ 1);
+    ++mask_count;
+    tile::Barrier& full = shared.mask_full[n];
+    const unsigned to = ptx::shared_address(shared.mask_slot(n, more().slot_bytes));
+    full.expect(more().slot_bytes);
+    const int tile = note >> kNoteTile;
+    if (p.problem.visibility.mask_kind == MaskTensorKind::boolean) {
+      load_bits(at, tile, to, full);
+    } else {
+#pragma unroll 1
+      for (int key = 0; key < C.keys; key += more().box_keys)
+        ptx::tma_load(to + key / more().box_keys * C.rows() * 128, &more().mask, full.address(),
+                      tile * C.keys + key, at.row_tile * C.rows() * more().moves[0],
+                      at.head * more().moves[1], at.batch * more().moves[2]);
+    }
+  }
+  __device__ void load_bits(const TileIndex& at, int tile, unsigned to, const tile::Barrier& full) const {
+    const MaskTiles& mask = p.problem.mask_tiles;
+    constexpr int kBytes = 64 * C.keys / 8;
+    const int last_granule = (p.problem.sizes.queries - 1) / 64;
+#pragma unroll 1
+    for (int w = 0; w < C.consumers; ++w) {
+      const long long granule = static_cast<long long>(mask.batch_stride) * at.batch +
+                                static_cast<long long>(mask.head_stride) * at.head +
+                                mask.row_stride * min(at.row_tile * C.consumers + w, last_granule);
+      ptx::bulk_load(to + w * kBytes, static_cast<const char*>(mask.bits) + (granule * mask.tiles + tile) * kBytes,
+                     kBytes, full.address());
+    }
+  }
+
+  __device__ void run() {
+    if (leads()) Base::begin();
+    ptx::wait_for_dependencies();
+    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+      const TileIndex at = tiles.index();
+      const tile::Sequence sequence{p.problem, at.batch};
+      MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile));
+      const int count = walk.count(), kv_head = p.group.divide(at.head);
+      int note = walk.next();
+      load_key(note, kv_head, at.batch);
+      if (leads()) {
+        Base::make_known({at, {0, count}, 0, sequence.band().offset});
+        Base::load_query(at);
+      }
+      load_mask(at, note);
+#pragma unroll 1
+      for (int left = count; left > 1; --left) {
+        const int tile = note >> kNoteTile;
+        note = walk.next();
+        if (C.joint() && leads()) Base::load_value(tile, kv_head, at.batch);
+        load_key(note, kv_head, at.batch);
+        if (!C.joint() && leads()) Base::load_value(tile, kv_head, at.batch);
+        load_mask(at, note);
+      }
+      if (leads()) Base::load_value(note >> kNoteTile, kv_head, at.batch);
+      __syncwarp();
+    }
+    if (leads()) {
+      Base::end();
+      Base::make_known({{-1, 0, 0}, {0, 0}});
+    }
   }
 };
 

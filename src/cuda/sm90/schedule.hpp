@@ -28,6 +28,7 @@ struct Schedule {
   int sorted;       // these are not part 0, as listed, but parts 1, 2 and 3, sorted
   Part parts[4];
   tile::Divider heads;
+  int by_head;  // heads are listed as batch entries of a head side by side, not the other way round
 };
 
 struct TileIndex {
@@ -49,8 +50,8 @@ class Tiles {
     const bool from_end = in_pairs() && step_ % 2 == 0;  // the longer of a pair first
     const int row = !listed ? part.longest - quotient : from_end ? s.row_tiles - 1 - remainder : remainder;
     const int head = listed ? quotient : part.first_head + remainder;
-    const int batch = s.heads.divide(head);
-    return {row, head - batch * static_cast<int>(s.heads.divisor), batch};
+    const int outer = s.heads.divide(head), inner = head - outer * static_cast<int>(s.heads.divisor);
+    return s.by_head != 0 ? TileIndex{row, outer, inner} : TileIndex{row, inner, outer};
   }
   __device__ void advance() {
     ++step_;

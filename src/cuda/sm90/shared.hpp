@@ -13,6 +13,8 @@ namespace tessera::cuda::sm90 {
 struct Task {
   TileIndex at;
   KeyTiles keys;
+  int rotation = 0;  // of its key tiles (walk.hpp)
+  int offset = 0;    // query i stands at position i + offset
 };
 // At most three at a time are in use: the newest is made known while one is at work and the output of the one
 // before that is still to be written.
@@ -37,6 +39,12 @@ struct Shared {
   Task task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 
+  // Where there is a mask tensor: its ring, of which slots stand behind all this, and of the key tile in a slot what
+  // the consumers have to know (mask_walk.hpp).
+  tile::Barrier mask_full[2], mask_empty[2];
+  int note[C.stages];
+
+  __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
   __device__ tile::Ring<C.stages> key_ring() { return {key_full, key_empty}; }
   __device__ tile::Ring<C.stages> value_ring() { return {value_full, value_empty}; }
 };
@@ -62,6 +70,12 @@ __device__ inline void start_barriers(Shared<C>& shared) {
     shared.value_empty[s].init(4 * C.consumers);
   }
   for (int t = 0; t < kTasks; ++t) shared.task_there[t].init(1);
+  if constexpr (C.mask_bytes > 0) {
+    for (int s = 0; s < 2; ++s) {
+      shared.mask_full[s].init(1);
+      shared.mask_empty[s].init(4 * C.consumers);
+    }
+  }
   ptx::barrier_init_fence();
 }
 

@@ -110,7 +110,7 @@ struct SplitBlock {
   }
   __device__ void mask(Scores<C>& s, int i, int2 unmasked) const {
     if (const int tile = tile_of(i); tile < unmasked.x || tile >= unmasked.y)
-      mask_scores<C, T, tile::PlainScores>(s, p.problem, at, first_row(), tile);
+      hide_by_position<C>(s, p.problem, at, first_row(), tile);
   }
 
   // The first tile: the product of its first keys and the next scores run under the exponentials of the rest.
@@ -139,7 +139,7 @@ struct SplitBlock {
     const float factor = p.problem.scoring.scale_log2;
     Probs<C> probs;
     mask(s, i, unmasked);
-    if (!continue_softmax<C, T>(probs, s, rows, factor)) {
+    if (!continue_softmax<C, T>(probs, s, rows, tile::PlainScores::shift<true, C.keys>(rows, 0, 0), factor)) {
       float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor, shrink);
       tile::scale_rows<C.thread_rows()>(o, shrink);

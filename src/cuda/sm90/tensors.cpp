@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include <string_view>
+
+#include "cuda/translate.hpp"
 
 namespace tessera::cuda::sm90 {
 namespace {
@@ -43,7 +47,7 @@ runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::
     return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.dtype) : kAlignment);
   };
   return {t.data,
-          p.dtype == TESSERA_BF16,
+          element_of(p.dtype),
           {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
            static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(p.batch)},
           {bytes(rows, t.row_stride), bytes(heads, t.head_stride), bytes(p.batch, t.batch_stride)},
@@ -63,6 +67,25 @@ BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) {
   return {boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
           boxed(p, p.kv.key, p.dim, p.kv_heads, p.keys, c.keys),
           boxed(p, p.kv.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
+}
+
+runtime::BoxedTensor mask_box(const core::Problem& p, const mask::Layout& layout, int box_rows) {
+  const core::MaskTensor& mask = p.visibility.mask;
+  const std::int64_t size = core::dtype_size(mask.dtype);
+  std::array<std::int64_t, 3> strides{mask.strides[2], mask.strides[1], mask.strides[0]};  // row, head, batch
+  if (layout.copy_row > 0)
+    strides = {layout.copy_row, layout.copy_row * layout.rows, layout.copy_row * layout.rows * layout.heads};
+  const std::array<std::int64_t, 3> extents{layout.rows, layout.heads, layout.batch};
+  runtime::BoxedTensor box;
+  box.data = const_cast<void*>(mask.data);
+  box.element = element_of(mask.dtype);
+  box.extents[0] = static_cast<std::uint64_t>(p.keys);
+  for (std::size_t d = 0; d < 3; ++d) {
+    box.extents[d + 1] = static_cast<std::uint64_t>(extents[d]);
+    box.strides_bytes[d] = static_cast<std::uint64_t>(extents[d] > 1 ? strides[d] * size : kAlignment);
+  }
+  box.box_rows = static_cast<std::uint32_t>(box_rows);
+  return box;
 }
 
 }  // namespace tessera::cuda::sm90

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/problem.hpp"
+#include "cuda/mask/plan.hpp"
 #include "cuda/runtime/tensor_map.hpp"
 #include "cuda/sm90/configs.hpp"
 
@@ -19,5 +20,8 @@ core::Status check_boxes(const core::Problem& problem);
 // Of a problem that passed: boxes have the rows of a warpgroup (of a warp, if it has fewer than 16), or the
 // keys of a tile.
 BoxedTensors boxes_of(const core::Problem& problem, const Tiling& tiling);
+
+// An additive mask, or the pass's copy of it.
+runtime::BoxedTensor mask_box(const core::Problem& problem, const mask::Layout& layout, int box_rows);
 
 }  // namespace tessera::cuda::sm90

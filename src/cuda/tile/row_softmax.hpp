@@ -51,16 +51,17 @@ __device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& row
 }
 
 // Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. `factor` turns
-// scores into exponents of 2.
-template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups>
-__device__ inline void exponentiate(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                                    const RowState& rows, float factor, float (&sum)[2]) {
+// scores into exponents of 2, and shift(r, key) is added to those of row r: minus the row max, and what else a policy
+// adds. Keys are counted from the thread's first.
+template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift>
+__device__ inline void exponentiate_shifted(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
+                                            const Shift& shift, float factor, float (&sum)[2]) {
 #pragma unroll
   for (int n = kFrom; n < (kTo == 0 ? kGroups : kTo); ++n) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], factor, -rows.row_max[r]));
-      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], factor, -rows.row_max[r]));
+      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], factor, shift(r, 8 * n)));
+      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], factor, shift(r, 8 * n + 1)));
       sum[r] = n == kFrom ? x + y : sum[r] + (x + y);  // in pairs: half as long a chain of additions
       probs[n / 2][n % 2 * 2 + r] = pack<T>(x, y);
     }
@@ -68,6 +69,13 @@ __device__ inline void exponentiate(unsigned (&probs)[kGroups / 2][4], const flo
     // would make wgmma products wait for each other.
     if (kRows == 1) probs[n / 2][n % 2 * 2 + 1] = pack<T>(s[n][2], s[n][3]);
   }
+}
+
+template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups>
+__device__ inline void exponentiate(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
+                                    const RowState& rows, float factor, float (&sum)[2]) {
+  exponentiate_shifted<T, kRows, kFrom, kTo>(
+      probs, s, [&](int r, int) { return -rows.row_max[r]; }, factor, sum);
 }
 
 template <int kRows = 2>

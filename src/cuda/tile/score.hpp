@@ -14,7 +14,19 @@ namespace tessera::cuda::tile {
 // Scores are only scaled and hidden by position: nothing is to be done where a tile's rows see all its keys.
 struct PlainScores {
   static constexpr bool kEveryTile = false;
+  static constexpr bool kMaskTensor = false;
+  static constexpr bool kRotates = false;
   __device__ static float factor(const Params& p) { return p.scoring.scale_log2; }
+
+  __device__ static void enter(const Params&, int, int) {}
+  template <int kGroups>
+  __device__ static void apply(float (&)[kGroups][4], const Params&, int, int) {}
+  // What is added to exponents (exponentiate_shifted), of rows at `position` and 8 behind it; `key` is the thread's
+  // first of a tile of kKeys, which are all before the rows' positions, or all behind.
+  template <bool kBefore, int kKeys, class Rows>
+  __device__ static auto shift(const Rows& rows, int, int) {
+    return [&rows](int r, int) { return -rows.row_max[r]; };
+  }
 
   // Row r of an accumulator sees keys low ... high - 1, counted from the thread's first.
   template <int kGroups>
@@ -46,6 +58,7 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
 // Every option of the interface; of one row, what does not depend on the key.
 struct OptionScores {
   static constexpr bool kEveryTile = true;
+  static constexpr bool kMaskTensor = true;
   __device__ static float factor(const Params&) { return 1.0f; }
 
   int query;
@@ -83,7 +96,8 @@ struct OptionScores {
       if (add == minus_infinity()) return add;  // hidden, whatever s is
       s += add;
     }
-    return s * kLog2E;
+    const float exponent = s * kLog2E;
+    return exponent < kLowest && s >= kLowest ? kLowest : exponent;  // finite stays finite
   }
 
   // Row r of an accumulator; first_key is the thread's first.
@@ -96,6 +110,21 @@ struct OptionScores {
       for (int e = 0; e < 2; ++e) s[n][2 * r + e] = (*this)(p, band, first_key + 8 * n + e, s[n][2 * r + e]);
   }
 };
+
+// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows: what counts then is
+// the largest such value alone. Everything else is lost beside it.
+template <class T>
+__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at, const SoftmaxState& state) {
+  constexpr float kLow = -1e36f;
+  const float lse = log_sum_exp(state);
+  if (!(lse < kLow) || state.sum == 0.0f || p.visibility.mask_kind < MaskTensorKind::additive_f32) return lse;
+  const OptionScores row(p, v, at);
+  const KeyRange range = key_range(v.band, at.query, at.query);
+  float largest = minus_infinity();
+  for (int key = range.begin; key < range.end; ++key)
+    largest = fmaxf(largest, additive_mask(p, row.mask, key));
+  return largest;
+}
 
 // A head's sink, if it has one, joins the sums of its rows; what was summed so far is to be multiplied by
 // `keep`.

@@ -1,0 +1,33 @@
+// A mask tensor that is looked at before the attention kernel: what that takes of a workspace, and its launch.
+#pragma once
+
+#include <cstdint>
+
+#include "core/problem.hpp"
+#include "cuda/params.hpp"
+#include "cuda/runtime/step.hpp"
+
+namespace tessera::cuda::mask {
+
+const void* pass_function();
+
+// How the mask is cut up, and where what the pass writes lies in a workspace.
+struct Layout {
+  std::int64_t batch = 1, heads = 1, rows = 1;  // of the mask itself: 1 where it is the same for all
+  std::int64_t row_granules = 1, tiles = 0, tile_keys = 0;
+  std::int64_t bits_at = 0, copy_at = 0, bytes = 0;  // the states are at 0
+  std::int64_t copy_row = 0;                         // elements of a row of the copy; 0: there is none
+
+  std::int64_t granule_rows() const { return batch * heads * row_granules; }
+};
+// copies: where TMA is to read an additive mask that it cannot, there is a copy of it that it can.
+Layout layout_of(const core::Problem& problem, int tile_keys, bool copies);
+
+// The launch; `pdl`: its code waits for kernels before it by itself.
+core::Status make_pass(const core::Problem& problem, const Layout& layout, bool pdl, runtime::Step* out);
+
+// What the attention kernel receives, but for addresses.
+MaskTiles tiles_of(const Layout& layout);
+void place(MaskTiles* tiles, void* workspace);
+
+}  // namespace tessera::cuda::mask
