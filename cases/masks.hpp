@@ -1,5 +1,5 @@
 // Mask tensors of a case: their shape, their words, and what they hold. Contents are a function of the seed
-// and of the place alone; scripts/bench_masks.py makes the same ones.
+// and of the place alone; scripts/bench_options.py makes the same ones.
 #pragma once
 
 #include <cstdint>

@@ -20,10 +20,11 @@ import sys
 
 import bench_cases
 import bench_measure as measure
+import bench_options
 import bench_peers
 import numpy as np
 
-GROUPS = {"cuda": ["mission", "canonical", "prefill", "decode"], "cpu": ["mission", "cpu"]}
+GROUPS = {"cuda": ["mission", "canonical", "prefill", "decode", "costs"], "cpu": ["mission", "cpu"]}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -62,11 +63,14 @@ def measure_case(case, device: str, torch, seconds: float, contenders: list[str]
     """One row per contender: checked, then timed, or the reason why not."""
     q, k, v = bench_cases.tensors(case, device) if torch else bench_cases.arrays(case)
     rows, runnable = [], {}
-    truth = measure.oracle_rows(case, q, k, v) if not case.options else []
-    for peer in bench_peers.peers(case, q, k, v, device, contenders):
+    options = bench_options.make(case)
+    truth = measure.oracle_rows(case, q, k, v, options)
+    if torch:
+        options = options.to_torch(device)
+    for peer in bench_peers.peers(case, options, q, k, v, device, contenders):
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,
                "batch": case.batch, "heads": case.heads, "kv_heads": case.kv_heads, "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
-               "causal": case.causal or "", "detail": peer.why}  # fmt: skip
+               "causal": case.causal or "", "options": " ".join(case.options), "detail": peer.why}  # fmt: skip
         rows.append(row)
         if peer.call is None:
             continue

@@ -202,7 +202,7 @@ TEST(Contents, AreWhatTheWordsSay) {
   EXPECT_EQ(seen("q3 k5 mask=additive:bias", 0, 1), "xxxxx");
 }
 
-// Pinned, because scripts/bench_masks.py makes the same values and its test holds the same numbers.
+// Pinned, because scripts/bench_options.py makes the same values and its test holds the same numbers.
 TEST(Contents, ArePinned) {
   const Case padding = *find("padding_1k");
   const Instance x(padding, Input::normal, 1);
@@ -215,8 +215,8 @@ TEST(Contents, ArePinned) {
   EXPECT_EQ(lengths, (std::vector<std::int64_t>{1024, 814, 470, 919, 1024, 335}));
   const Instance y(case_of("h2 q3 k4 mask=additive-f32:heads-queries-keys:bias"), Input::normal, 1);
   const auto* bias = static_cast<const float*>(y.problem().mask.tensor.data);
-  EXPECT_EQ(bias[0], 0.0f);
-  EXPECT_EQ(bias[23], 0.0f);
+  EXPECT_EQ(bias[0], 0x1.b48dbcp-1f);
+  EXPECT_EQ(bias[23], 0x1.fdcedp+0f);
 }
 
 // A row whose keys all hold the lowest finite number is no empty row: the scores are equal, because next to
