@@ -175,6 +175,7 @@ class Options:
     softcap: float = 0.0
     spec: Mask | None = None
     mask: object = None  # rank 4
+    padded: object = None  # [batch]: the lengths behind a mask of padding
     lengths: object = None  # [batch]
     alibi: object = None  # [heads] or [batch, heads]
     sinks: object = None  # [heads]
@@ -183,7 +184,7 @@ class Options:
         import torch
 
         moved = {name: torch.from_numpy(np.ascontiguousarray(getattr(self, name))).to(device)
-                 for name in ("mask", "lengths", "alibi", "sinks") if getattr(self, name) is not None}  # fmt: skip
+                 for name in ("mask", "padded", "lengths", "alibi", "sinks") if getattr(self, name) is not None}  # fmt: skip
         if self.spec and not self.spec.boolean:
             moved["mask"] = moved["mask"].to(getattr(torch, self.spec.dtype))
         return dataclasses.replace(self, **moved)
@@ -204,6 +205,9 @@ def make(case, seed: int = SEED) -> Options:
         elif name == "mask":
             found.spec = parse_mask(value, case, seed)
             found.mask = mask_array(case, found.spec, seed)
+            if found.spec.content == "padding":
+                draws = Random(seed, MASK)
+                found.padded = np.array([padded_length(draws, b, case.keys) for b in range(case.batch)])
         elif word == "lengths":
             found.lengths = key_lengths(case, seed)
         elif word == "alibi":

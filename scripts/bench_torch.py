@@ -48,6 +48,8 @@ def visible(case, options, b, h, i, j):
         place, size = i + case.keys - case.queries, options.spec.block
         seen = seen & (place // size == j // size) & (place >= 0)
         return seen & (j <= place) if options.spec.content == "documents" else seen
+    if options.padded is not None:  # by its length, as its users would write it
+        return seen & (j < options.padded[b if options.spec.real[0] else 0 * b])
     if options.spec and options.spec.boolean:
         seen = seen & at_index(options.mask, b, h, i, j)
     return seen
