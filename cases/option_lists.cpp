@@ -51,7 +51,7 @@ std::string both(const OptionWords& a, const OptionWords& b) {
 constexpr std::string_view kSizeWords[] = {
     "b2 q63 k63 d256",  "b2 q64 k64 d128",  "b2 q65 k65 d64",  "b2 q127 k127 d64", "b2 q128 k128 d128",
     "b2 q129 k129 d96", "b1 q300 k300 d64", "b2 q65 k300 d64", "b2 q129 k64 d128", "b2 q128 k129 d64",
-    "b2 q64 k127 d192", "b3 q1 k300 d128",  "b1 q130 k700 d64"};
+    "b2 q64 k127 d192", "b2 q16 k300 d128", "b1 q130 k700 d64"};
 constexpr std::string_view kContentWords[] = {"documents50", "blocks64", "blocks100", "tiles64",
                                               "tiles16",     "padding",  "random"};
 constexpr std::string_view kAdditiveWords[] = {"additive-f32", "additive-f16", "additive-bf16"};
