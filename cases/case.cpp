@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/masks.hpp"
 #include "cases/tensors.hpp"
 #include "core/plan.hpp"
 
@@ -26,18 +27,6 @@ struct LayoutName {
 constexpr LayoutName kLayouts[] = {
     {Layout::bhsd, "bhsd"}, {Layout::bshd, "bshd"}, {Layout::padded, "padded"}, {Layout::aligned, "aligned"}};
 
-struct MaskShapeName {
-  MaskShape shape;
-  std::string_view name;
-};
-constexpr MaskShapeName kMaskShapes[] = {
-    {MaskShape::full, "full"},
-    {MaskShape::keys, "keys"},
-    {MaskShape::queries_keys, "queries-keys"},
-    {MaskShape::batch_keys, "batch-keys"},
-    {MaskShape::heads_queries_keys, "heads-queries-keys"},
-};
-
 std::string_view align_name(tessera_align align) {
   return align == TESSERA_ALIGN_TOP_LEFT ? "top-left" : "bottom-right";
 }
@@ -46,24 +35,6 @@ double elements(std::initializer_list<std::int64_t> sizes) {
   double product = 1;
   for (std::int64_t size : sizes) product *= static_cast<double>(size);
   return product;
-}
-
-double mask_elements(const Case& c) {
-  switch (c.mask_shape) {
-    case MaskShape::none:
-      return 0;
-    case MaskShape::keys:
-      return elements({c.keys});
-    case MaskShape::queries_keys:
-      return elements({c.queries, c.keys});
-    case MaskShape::batch_keys:
-      return elements({c.batch, c.keys});
-    case MaskShape::heads_queries_keys:
-      return elements({c.heads, c.queries, c.keys});
-    case MaskShape::full:
-      return elements({c.batch, c.heads, c.queries, c.keys});
-  }
-  return 0;
 }
 
 // One line of words being read. Every member returns a sentence, empty if all is well.
@@ -120,6 +91,7 @@ class Reader {
              "key "
              "depend on it here";
     }
+    if (std::string why = check_mask(c); !why.empty()) return why;
     return too_large();
   }
 
@@ -186,7 +158,7 @@ class Reader {
       return "";
     }
     if (kind == "window") return window(w, value);
-    if (kind == "mask") return mask(w, value);
+    if (kind == "mask") return read_mask(w, value, case_);
     if (kind == "scale" || kind == "softcap") {
       float* field = kind == "scale" ? &c.scale : &c.softcap;
       if (!number(value, field) || !std::isfinite(*field)) {
@@ -222,23 +194,6 @@ class Reader {
     return "";
   }
 
-  std::string mask(std::string_view w, std::string_view value) {
-    const std::size_t colon = value.find(':');
-    const std::string_view type = value.substr(0, colon);
-    const std::string_view shape = colon == std::string_view::npos ? "full" : value.substr(colon + 1);
-    const auto* known = std::find_if(std::begin(kMaskShapes), std::end(kMaskShapes),
-                                     [&](const MaskShapeName& m) { return m.name == shape; });
-    if ((type != "boolean" && type != "additive") || known == std::end(kMaskShapes)) {
-      return fmt::format(
-          "'{}' : mask must be boolean or additive, then optionally :full, :keys, :queries-keys, "
-          ":batch-keys or :heads-queries-keys",
-          w);
-    }
-    case_->mask_type = type == "boolean" ? MaskType::boolean : MaskType::additive;
-    case_->mask_shape = known->shape;
-    return "";
-  }
-
   std::string too_large() const {
     const Case& c = *case_;
     const std::int64_t wide = std::max(c.dim, c.value_dim);
@@ -271,12 +226,7 @@ std::string words(const Case& c) {
   }
   if (c.scale != 0) out += fmt::format(" scale={}", c.scale == TESSERA_SCALE_ZERO ? 0.0f : c.scale);
   if (c.softcap != 0) out += fmt::format(" softcap={}", c.softcap);
-  if (c.mask_shape != MaskShape::none) {
-    out += c.mask_type == MaskType::boolean ? " mask=boolean" : " mask=additive";
-    for (const MaskShapeName& m : kMaskShapes) {
-      if (m.shape == c.mask_shape && m.shape != MaskShape::full) out += fmt::format(":{}", m.name);
-    }
-  }
+  out += mask_words(c);
   if (c.key_lengths) out += " lengths";
   if (c.alibi) out += " alibi";
   if (c.sinks) out += " sinks";
@@ -332,7 +282,10 @@ Work work(const Case& c) {
   core::Problem problem;
   if (!validated(c, &problem).ok()) return {};
   const core::Cost cost = core::cost(problem);
-  return {cost.flops, cost.bytes};
+  const std::optional<double> pairs = masked_pairs(c);
+  if (!pairs) return {cost.flops, cost.bytes};
+  return {2 * *pairs * static_cast<double>(c.batch * c.heads) * static_cast<double>(c.dim + c.value_dim),
+          cost.bytes};
 }
 
 }  // namespace tessera::cases

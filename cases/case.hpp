@@ -5,8 +5,9 @@
 //   lengths alibi sinks layout=bshd
 // so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
 // q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
-// mask its shape if that is not the full one (mask=additive:keys). Words may follow a name from the
-// list and then change it: "canon_1 bf16 layout=bshd".
+// mask its shape if that is not the full one (mask=additive:keys), its type if the seed is not to pick one
+// (mask=additive-bf16) and what it holds if that is not noise (mask=boolean:queries-keys:documents700). Words
+// may follow a name from the list and then change it: "canon_1 bf16 layout=bshd".
 #pragma once
 
 #include <tessera/tessera.h>
@@ -27,8 +28,27 @@ enum class Layout {
 };
 
 // Which dimensions of a mask tensor are real; the others are 1 and broadcast.
-enum class MaskShape { none, keys, queries_keys, batch_keys, full, heads_queries_keys };
+enum class MaskShape {
+  none,
+  keys,
+  queries_keys,
+  batch_keys,
+  full,
+  heads_queries_keys,
+  batch_queries_keys,
+  heads_keys,
+  queries,
+};
 enum class MaskType { boolean, additive };
+
+enum class MaskContent {
+  random,     // about one element of eight hides
+  documents,  // packed one behind the other, causal inside of each
+  blocks,     // the same, and inside of each everything is visible
+  tiles,      // squares, each hidden, open or mixed, and rows of squares that are hidden altogether
+  padding,    // keys past a length, which the seed draws for each batch entry
+  bias,       // numbers; nothing hides
+};
 
 struct Case {
   std::string name;   // "mission256", or the words themselves for an unnamed case
@@ -42,7 +62,11 @@ struct Case {
   std::int64_t left = TESSERA_UNBOUNDED, right = TESSERA_UNBOUNDED;
   MaskShape mask_shape = MaskShape::none;
   MaskType mask_type = MaskType::boolean;
-  bool key_lengths = false;  // filled from the seed, 0 and full length included
+  tessera_dtype mask_dtype = 0;  // of an additive mask; 0 = the seed picks one
+  MaskContent mask_content = MaskContent::random;
+  std::int64_t mask_block = 0;  // length of a document or block, side of a tile
+  bool mask_lowest = false;     // an additive mask hides by the lowest finite number of its type, not by -inf
+  bool key_lengths = false;     // filled from the seed, 0 and full length included
   bool alibi = false;
   bool sinks = false;
   float softcap = 0;
@@ -59,7 +83,8 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& all();
-// "mission", "canonical", "prefill", "decode", "cpu" (the big ones) and "few", "options", "edge".
+// "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
+// "masks", "edge".
 const std::vector<std::string>& groups();
 // The named case, or nothing; knows the aliases too ("canon_3" is mission512).
 std::optional<Case> find(std::string_view name);
@@ -69,7 +94,8 @@ struct Work {
   double flops = 0;
   double bytes = 0;
 };
-// 2 * visible pairs * (dim + value_dim); every visible input once and every output once.
+// 2 * visible pairs * (dim + value_dim); every visible input once and every output once. What the seed draws
+// (lengths, padding, noise in a mask) is not known here and counts as visible.
 Work work(const Case& c);
 
 }  // namespace tessera::cases

@@ -1,8 +1,10 @@
 // The named cases, written in their own words: name, then the case. Groups "mission" to "cpu" are the
-// shapes people measure; "few", "options" and "edge" are small and there to find mistakes.
+// shapes people measure, and in "costs" each option stands beside the same shape without it; "few",
+// "options", "edge" and the generated "pairs" and "masks" are small and there to find mistakes.
 #include <cstdlib>
 
 #include "cases/case.hpp"
+#include "cases/option_lists.hpp"
 
 namespace tessera::cases {
 namespace {
@@ -42,6 +44,7 @@ constexpr Entry kEntries[] = {
     {"prefill", "gqa_prefill_8k_causal", "b1 h32/8 q8192 d128 bf16 causal=bottom-right"},
     {"prefill", "gqa_prefill_16k_causal", "b1 h64/8 q16384 d128 bf16 causal=bottom-right"},
     {"prefill", "short_128_b256", "b256 h12 q128 d64 bf16"},
+    {"prefill", "d72_729", "b32 h16 q729 d72 bf16"},
 
     {"decode", "decode_1k_b1", "b1 h32/8 q1 k1024 d128 bf16"},
     {"decode", "decode_8k_b1", "b1 h32/8 q1 k8192 d128 bf16"},
@@ -49,6 +52,29 @@ constexpr Entry kEntries[] = {
     {"decode", "decode_4k_b32", "b32 h32/8 q1 k4096 d128 bf16"},
     {"decode", "decode_32k_b4", "b4 h32/8 q1 k32768 d128 bf16"},
     {"decode", "decode_128k_b1", "b1 h32/8 q1 k131072 d128 bf16"},
+
+    {"costs", "plain_h32_4k_causal", "b2 h32 q4096 d128 bf16 causal=bottom-right"},
+    {"costs", "alibi_4k", "b2 h32 q4096 d128 bf16 causal=bottom-right alibi"},
+    {"costs", "plain_h16_8k_causal", "b1 h16 q8192 d128 bf16 causal=bottom-right"},
+    {"costs", "softcap_8k", "b1 h16 q8192 d128 bf16 causal=bottom-right softcap=30"},
+    {"costs", "plain_d256_8k_causal", "b1 h16/8 q8192 d256 bf16 causal=bottom-right"},
+    {"costs", "softcap_d256_8k", "b1 h16/8 q8192 d256 bf16 causal=bottom-right softcap=50"},
+    {"costs", "plain_h16_8k", "b1 h16 q8192 d128 bf16"},
+    {"costs", "documents_8k", "b1 h16 q8192 d128 bf16 mask=boolean:queries-keys:documents700"},
+    {"costs", "plain_d64_1k", "b16 h16 q1024 d64 bf16"},
+    {"costs", "padding_1k", "b16 h16 q1024 d64 bf16 mask=boolean:batch-keys:padding"},
+    {"costs", "lengths_1k", "b16 h16 q1024 d64 bf16 lengths"},
+    {"costs", "plain_d64_2k", "b4 h16 q2048 d64 bf16"},
+    {"costs", "bias_2k", "b4 h16 q2048 d64 bf16 mask=additive-bf16:heads-queries-keys:bias"},
+    {"costs", "plain_h64_8k_causal", "b1 h64/8 q8192 d64 bf16 causal=bottom-right"},
+    {"costs", "window_128_8k", "b1 h64/8 q8192 d64 bf16 causal=bottom-right window=127,0"},
+    {"costs", "sinks_8k", "b1 h64/8 q8192 d64 bf16 causal=bottom-right sinks"},
+    {"costs", "plain_32k_causal", "b1 h32/8 q32768 d128 bf16 causal=bottom-right"},
+    {"costs", "window_4096_32k", "b1 h32/8 q32768 d128 bf16 causal=bottom-right window=4095,0"},
+    {"costs", "plain_4k_causal", "b4 h16 q4096 d128 bf16 causal=bottom-right"},
+    {"costs", "negative_scale_4k", "b4 h16 q4096 d128 bf16 causal=bottom-right scale=-0.0884"},
+    {"costs", "plain_d64_1k_b4", "b4 h16 q1024 d64 bf16"},
+    {"costs", "f32_1k", "b4 h16 q1024 d64 f32"},
 
     {"cpu", "cpu_prefill_256", "b2 h8 q256 d64 f32"},
     {"cpu", "cpu_prefill_512", "b2 h8 q512 d64 f32"},
@@ -190,23 +216,26 @@ constexpr Alias kAliases[] = {{"canon_3", "mission512"}, {"canon_3_causal", "mis
 const std::vector<Case>& all() {
   static const std::vector<Case> list = [] {
     std::vector<Case> cases;
-    for (const Entry& entry : kEntries) {
+    const auto add = [&](const std::string& group, const std::string& name, const std::string& words) {
       std::string error;
       // parse() looks the first word up in this very list unless it is a batch size, as it is throughout.
-      std::optional<Case> c = parse(entry.words, &error);
+      std::optional<Case> c = parse(words, &error);
       if (!c) std::abort();  // a slip in the table above; the tests read every line of it
-      c->name = entry.name;
-      c->group = entry.group;
+      c->name = name;
+      c->group = group;
       cases.push_back(*c);
-    }
+    };
+    for (const Entry& entry : kEntries) add(entry.group, entry.name, entry.words);
+    for (const Generated& entry : pair_list()) add("pairs", "pair_" + entry.name, entry.words);
+    for (const Generated& entry : mask_list()) add("masks", "mask_" + entry.name, entry.words);
     return cases;
   }();
   return list;
 }
 
 const std::vector<std::string>& groups() {
-  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",
-                                                "cpu",     "few",       "options", "edge"};
+  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode", "costs", "cpu",
+                                                "few",     "options",   "pairs",   "masks",  "edge"};
   return list;
 }
 

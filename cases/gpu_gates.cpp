@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 
 namespace tessera::cases {
 namespace {
@@ -53,6 +54,37 @@ std::string neighbours(Instance& instance, Mirror& mirror, const tessera_device&
   return "";
 }
 
+constexpr std::size_t kGuardBytes = 1024;
+
+// The same bits from a workspace of the caller's, whatever it holds, and nothing written around it.
+std::string own_workspace(Instance& instance, Mirror& mirror, tessera_device device) {
+  const tessera_attention there = mirror.problem(instance.problem());
+  tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+  device.workspace_bytes = SIZE_MAX;
+  if (tessera_plan(&there, &device, &plan) != TESSERA_OK) return tessera_last_error();
+  if (plan.workspace_bytes == 0) return "";
+  device.workspace_bytes = static_cast<std::size_t>(plan.workspace_bytes);
+  const std::size_t all = device.workspace_bytes + 2 * kGuardBytes;
+  gpu::Memory memory;
+  if (core::Status s = gpu::Memory::allocate(device.index, all, &memory); !s.ok()) return s.message;
+  device.workspace = memory.data() + kGuardBytes;
+  const std::vector<unsigned char> without = instance.output_bytes();
+  std::vector<unsigned char> guards(kGuardBytes);
+  for (const unsigned char garbage : {0xff, 0x00, 0x5a}) {
+    if (core::Status s = memory.fill(garbage, all); !s.ok()) return s.message;
+    instance.poison_outputs();
+    if (core::Status s = mirror.attend(instance.problem(), device); !s.ok()) return s.message;
+    if (instance.output_bytes() != without)
+      return fmt::format("a workspace filled with {:#04x} gave other bits than none", garbage);
+    for (const std::size_t at : {std::size_t{0}, all - kGuardBytes}) {
+      if (core::Status s = memory.download(guards.data(), kGuardBytes, at); !s.ok()) return s.message;
+      if (std::any_of(guards.begin(), guards.end(), [&](unsigned char byte) { return byte != garbage; }))
+        return "memory around it was written to";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string gpu_gates(Instance& instance, Mirror& mirror, const tessera_device& device) {
@@ -63,6 +95,8 @@ std::string gpu_gates(Instance& instance, Mirror& mirror, const tessera_device& 
         mirror.repeat_under_load(instance.problem(), device, kRunsAtOnce, instance.poisoned());
     if (!why.empty()) return fmt::format("repeat: {}", why);
   }
+  if (const std::string why = own_workspace(instance, mirror, device); !why.empty())
+    return fmt::format("workspace: {}", why);
   if (const std::string name = mirror.changed_input(); !name.empty())
     return fmt::format("guard bands: {}, an input, was written to", name);
   if (c.batch > 1 && mirror.bytes(false) <= kMostBytes) {

@@ -9,6 +9,7 @@
 
 #include "cases/buffer.hpp"
 #include "cases/fill.hpp"
+#include "cases/masks.hpp"
 #include "cases/random.hpp"
 #include "cases/tensors.hpp"
 #include "core/tensors.hpp"
@@ -113,27 +114,16 @@ void Instance::Impl::fill_head_floats() {
 }
 
 void Instance::Impl::fill_mask() {
-  const bool boolean = c.mask_type == MaskType::boolean;
+  const MaskContents contents(c, input, seed);
   const tessera_tensor& t = problem.mask.tensor;
-  const Random draws = random(kMask);
-  const Random rows = random(kHiddenRow);
-  // hidden: a quarter of the mask's rows hide every key. A mask of one row hides half of its keys.
-  const bool one_row = c.mask_shape == MaskShape::keys;
   const Buffer& mask =
       *std::find_if(inputs.begin(), inputs.end(), [&](const Buffer& b) { return b.tensor().data == t.data; });
   mask.for_each_element([&](std::int64_t e, std::int64_t at) {
-    const auto index = static_cast<std::uint64_t>(e);
-    const auto row = static_cast<std::uint64_t>(c.keys == 0 ? 0 : e / c.keys);
-    const std::uint64_t noise = draws.word(index);
-    bool hide = noise % 8 == 0;
-    if (input == Input::hidden) hide = one_row ? noise % 2 == 0 : hide || (rows.word(row) % 4 == 0);
-    if (boolean) {
-      // Any nonzero byte is true.
-      static_cast<unsigned char*>(t.data)[at] = hide ? 0 : static_cast<unsigned char>(1 + (noise >> 8) % 255);
-    } else {
-      const double bias = static_cast<double>(normal_table()[noise >> 48]);
-      oracle::store(t.data, t.dtype, at, hide ? -kInfinity : bias);
-    }
+    const MaskContents::Element element = contents(e);
+    if (t.dtype == TESSERA_BOOL)
+      static_cast<unsigned char*>(t.data)[at] = element.byte;
+    else
+      oracle::store(t.data, t.dtype, at, element.bias);
   });
 }
 
@@ -205,7 +195,8 @@ bool Instance::Impl::hidden_from_all(std::int64_t b, std::int64_t j) const {
   }
   if (c.mask_shape != MaskShape::keys && c.mask_shape != MaskShape::batch_keys) return false;
   const tessera_tensor& mask = problem.mask.tensor;
-  const std::int64_t at = c.mask_shape == MaskShape::keys ? j : b * mask.strides[0] + j;
+  const std::int64_t at =
+      (c.mask_shape == MaskShape::keys ? 0 : b * mask.strides[0]) + j * mask.strides[mask.rank - 1];
   if (c.mask_type == MaskType::boolean) return static_cast<const unsigned char*>(mask.data)[at] == 0;
   return oracle::load(mask.data, mask.dtype, at) == -kInfinity;
 }
@@ -217,7 +208,8 @@ void Instance::Impl::make_nonfinite() {
   const Random choices = random(kChoices);
   const std::int64_t last_batch = c.batch - 1, last_head = c.kv_heads - 1;
 
-  const bool gentle = !c.alibi && std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim)) < 8;
+  const bool gentle =
+      !c.alibi && !c.mask_lowest && std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim)) < 8;
   if (gentle) {
     const tessera_tensor& v = problem.value;
     const std::int64_t j = choices.below(200, c.keys), d = choices.below(201, c.value_dim);
@@ -231,7 +223,9 @@ void Instance::Impl::make_nonfinite() {
                 kInfinity);
   // A key that the band or the mask hides from some queries, and not from others.
   const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
-  if (by_band || c.mask_shape != MaskShape::none) set_row(k, 0, 0, c.keys - 1, kNan);
+  const bool by_mask =
+      c.mask_shape != MaskShape::none && c.mask_content != MaskContent::bias && !c.mask_lowest;
+  if (by_band || by_mask) set_row(k, 0, 0, c.keys - 1, kNan);
   set_row(problem.query, choices.below(205, c.batch), choices.below(206, c.heads),
           choices.below(207, c.queries), kNan);
   for (std::int64_t b = 0; b < c.batch; ++b) {

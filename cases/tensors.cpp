@@ -1,30 +1,21 @@
 #include "cases/tensors.hpp"
 
 #include "cases/fill.hpp"
+#include "cases/masks.hpp"
 #include "cases/random.hpp"
 #include "core/tensors.hpp"
 
 namespace tessera::cases {
 namespace {
 
-tessera_tensor mask_tensor(const Case& c, const Random& choices) {
-  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, c.dtype};
-  const tessera_dtype dtype = c.mask_type == MaskType::boolean ? TESSERA_BOOL : floats[choices.word(2) % 4];
-  switch (c.mask_shape) {
-    case MaskShape::keys:
-      return make_tensor(dtype, {c.keys});
-    case MaskShape::queries_keys:
-      return make_tensor(dtype, {c.queries, c.keys});
-    case MaskShape::batch_keys:
-      return make_tensor(dtype, {c.batch, 1, 1, c.keys});
-    case MaskShape::heads_queries_keys:
-      return make_tensor(dtype, {c.heads, c.queries, c.keys});
-    case MaskShape::full:
-      return make_tensor(dtype, {c.batch, c.heads, c.queries, c.keys});
-    case MaskShape::none:
-      break;
-  }
-  return TESSERA_TENSOR_NONE;
+tessera_tensor mask_tensor(const Case& c, std::uint64_t seed) {
+  tessera_tensor t = TESSERA_TENSOR_NONE;
+  t.rank = mask_dims(c.mask_shape).rank;
+  if (t.rank == 0) return t;
+  t.dtype = mask_dtype(c, seed);
+  for (int d = 4 - t.rank; d < 4; ++d) t.shape[d - 4 + t.rank] = mask_size(c, d);
+  set_strides(&t, 1, c.layout == Layout::padded ? 5 : 0);
+  return t;
 }
 
 }  // namespace
@@ -44,8 +35,7 @@ tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
   p.mask.right = c.right;
 
   const Random choices(seed, kChoices);
-  p.mask.tensor = mask_tensor(c, choices);
-  if (c.layout == Layout::padded && p.mask.tensor.rank > 0) set_strides(&p.mask.tensor, 1, 5);
+  p.mask.tensor = mask_tensor(c, seed);
   if (c.key_lengths)
     p.key_lengths = make_tensor(choices.word(0) % 2 == 0 ? TESSERA_I64 : TESSERA_I32, {c.batch});
   if (c.alibi)

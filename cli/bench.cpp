@@ -29,7 +29,7 @@ struct BenchOptions {
 
 std::vector<cases::Case> default_cases(const BenchOptions& options, const tessera_device& device) {
   std::vector<std::string> groups = {"cpu"};
-  if (device.kind == TESSERA_CUDA) groups = {"mission", "canonical", "prefill", "decode"};
+  if (device.kind == TESSERA_CUDA) groups = {"mission", "canonical", "prefill", "decode", "costs"};
   if (options.ladder)
     return {*cases::find("mission512"), *cases::find("canon_1"), *cases::find("canon_1_causal")};
   std::vector<cases::Case> chosen;

@@ -28,6 +28,10 @@ cases::Case reduced(const cases::Case& c, double most_flops) {
       // Both, so that the shape and where a causal band lies in it stay alike.
       if (small.queries > 64) small.queries = half(small.queries);
       if (small.keys > 64) small.keys = half(small.keys);
+      // As many documents as before.
+      const bool documents = small.mask_content == cases::MaskContent::documents ||
+                             small.mask_content == cases::MaskContent::blocks;
+      if (documents) small.mask_block = half(small.mask_block);
     } else if (small.batch > 1) {
       small.batch = 1;
     } else {

@@ -17,7 +17,8 @@ import sys
 
 import bench_cases
 import bench_measure as measure
-import bench_peers
+import bench_options
+import bench_torch
 
 GROUPS = {"cuda": ["mission", "canonical", "prefill", "decode"], "cpu": ["mission", "cpu"]}
 
@@ -48,9 +49,10 @@ def time_on_gpu(peer) -> dict:
 def time_case(case, device: str, seconds: float) -> list[dict]:
     q, k, v = bench_cases.tensors(case, device)
     truth = None
+    options = bench_options.make(case).to_torch(device)
     rows, calls = [], {}
-    for name, backends in bench_peers.torch_backends(device).items():
-        peer = bench_peers.torch_peer(name, backends, case, q, k, v)
+    for name, backends in bench_torch.torch_backends(device).items():
+        peer = bench_torch.torch_peer(name, backends, case, options, q, k, v)
         row = {"case": case.name, "backend": name, "flops": case.flops, "bytes": case.bytes}
         rows.append(row)
         if peer.call is None:

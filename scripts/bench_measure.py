@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import bench_options
 import numpy as np
 
 CALLS_PER_GRAPH = 20
@@ -122,26 +123,28 @@ def _to_float64(array) -> np.ndarray:
     return np.asarray(array).astype(np.float64)
 
 
-def oracle_rows(case, q, k, v):
-    """((b, h, rows), float64 truth, float32 yardstick) for a few heads and rows: what every contender is held to."""
+def oracle_rows(case, q, k, v, options=None):
+    """((b, h, rows), float64 truth, float32 yardstick) for a few heads and rows: what every contender is held to.
+
+    `options` as bench_options.make makes them, with NumPy arrays; left out, those of the case.
+    """
+    options = options or bench_options.make(case)
     heads = [(0, 0), (case.batch - 1, case.heads - 1), (case.batch // 2, case.heads // 2)]
     rows = _some_rows(case.queries, 64)
     group = case.heads // case.kv_heads
     found = []
     for b, h in dict.fromkeys(heads):
         parts = [_to_float64(q[b, h])[rows], _to_float64(k[b, h // group]), _to_float64(v[b, h // group])]
-        hidden = None
-        if case.causal:
-            offset = case.keys - case.queries if case.causal == "bottom-right" else 0
-            hidden = np.arange(case.keys)[None, :] > rows[:, None] + offset
         results = []
         for number in (np.float64, np.float32):
             x, y, z = (t.astype(number) for t in parts)
-            s = x @ y.T * number(case.dim**-0.5)
-            if hidden is not None:
-                s[hidden] = -np.inf
-            e = np.exp(s - s.max(axis=1, keepdims=True))
-            results.append(e / e.sum(axis=1, keepdims=True) @ z)
+            s = bench_options.finished_scores(case, options, x @ y.T, b, h, rows)
+            sink = number(-np.inf if options.sinks is None else options.sinks[h])
+            highest = np.maximum(s.max(axis=1, keepdims=True), sink)
+            highest = np.where(highest == -np.inf, number(0), highest)  # a row that sees nothing gives 0
+            e = np.exp(s - highest)
+            total = e.sum(axis=1, keepdims=True) + np.exp(sink - highest)
+            results.append(e / np.where(total == 0, number(1), total) @ z)
         found.append(((b, h, rows), *results))
     return found
 

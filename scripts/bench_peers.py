@@ -7,86 +7,51 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Callable, NamedTuple
+from typing import Callable
 
+import bench_options
+from bench_torch import FLEX, Peer, flex_peer, torch_backends, torch_peer
 
 FALLBACK = "sm80"
 OUR_FALLBACK = f"tessera {FALLBACK}"
 
 
-class Peer(NamedTuple):
-    name: str
-    call: Callable | None  # None: it cannot, and `why` says why
-    why: str = ""
-    capturable: bool = True  # in a CUDA graph of PyTorch
-    synchronize: Callable | None = None  # None: PyTorch's, or none needed on a CPU
-
-
-def torch_backends(device: str) -> dict[str, list | None]:
-    """Name to the list that sdpa_kernel() takes; None is PyTorch's own choice."""
-    from torch.nn.attention import SDPBackend
-
-    names = ["FLASH_ATTENTION", "MATH"]
-    if device == "cuda":
-        names += ["CUDNN_ATTENTION", "EFFICIENT_ATTENTION"]
-    found: dict[str, list | None] = {"torch default": None}
-    for name in names:
-        backend = getattr(SDPBackend, name, None)
-        if backend is not None:
-            found["torch " + name.split("_")[0].lower()] = [backend]
-    return found
-
-
-def torch_peer(name: str, backends, case, q, k, v) -> Peer:
-    """One forced backend, entered once per call as a user would, and tried before it is offered."""
-    import contextlib
-
-    import torch.nn.functional as F
-    from torch.nn.attention import sdpa_kernel
-
-    if case.options:
-        return Peer(name, None, f"no {' '.join(case.options)} in F.scaled_dot_product_attention")
-    if case.causal_flag is None:
-        return Peer(name, None, "no bottom-right flag in F.scaled_dot_product_attention")
-    arguments = {"is_causal": case.causal_flag}
-    if case.heads != case.kv_heads:
-        arguments["enable_gqa"] = True
-
-    def call():
-        with sdpa_kernel(backends) if backends else contextlib.nullcontext():
-            return F.scaled_dot_product_attention(q, k, v, **arguments)
-
-    try:
-        call()
-    except (RuntimeError, TypeError) as error:
-        return Peer(name, None, str(error).strip().split("\n")[0])
-    return Peer(name, call)
-
-
-def our_peer(case, q, k, v) -> Peer:
+def with_workspace(q, k, v, arguments: dict) -> tuple[dict, dict]:
+    """(plan, arguments): where the plan would use scratch memory, as much of it, allocated once beforehand."""
     import tessera
 
-    if case.options:
-        return Peer("tessera", None, "cases with further options are timed by `tessera bench`")
+    if not hasattr(q, "is_cuda") or not q.is_cuda:  # a CPU call keeps its own
+        return tessera.plan(q, k, v, **arguments), arguments
+    plan = tessera.plan(q, k, v, workspace=True, **arguments)
+    if plan["workspace_bytes"] > 0:
+        import torch
+
+        arguments = arguments | {"workspace": q.new_empty(plan["workspace_bytes"] + 255, dtype=torch.uint8)}
+    return plan, arguments
+
+
+def our_peer(case, options, q, k, v) -> Peer:
+    import tessera
+
     try:
-        kernel = tessera.plan(q, k, v, causal=case.causal)["kernel"]
+        plan, arguments = with_workspace(q, k, v, bench_options.keywords(case, options))
     except (tessera.Error, ValueError) as error:
         return Peer("tessera", None, str(error))
-    return Peer("tessera", lambda: tessera.attend(q, k, v, causal=case.causal), kernel)
+    return Peer("tessera", lambda: tessera.attend(q, k, v, **arguments), plan["kernel"])
 
 
-def our_fallback(case, q, k, v) -> Peer:
+def our_fallback(case, options, q, k, v) -> Peer:
     """The production kernel for Ampere and Ada, where another one is chosen."""
     import tessera
 
     try:
-        plan = tessera.plan(q, k, v, causal=case.causal)
-        if plan["kernel"] == FALLBACK:
+        arguments = bench_options.keywords(case, options)
+        if tessera.plan(q, k, v, **arguments)["kernel"] == FALLBACK:
             return Peer(OUR_FALLBACK, None, "what `tessera` runs")
-        tessera.plan(q, k, v, causal=case.causal, kernel=FALLBACK)
+        _, arguments = with_workspace(q, k, v, arguments | {"kernel": FALLBACK})
     except (tessera.Error, ValueError) as error:
         return Peer(OUR_FALLBACK, None, str(error))
-    return Peer(OUR_FALLBACK, lambda: tessera.attend(q, k, v, causal=case.causal, kernel=FALLBACK))
+    return Peer(OUR_FALLBACK, lambda: tessera.attend(q, k, v, **arguments))
 
 
 def jax_peer(case, q, k, v, device: str) -> Peer:
@@ -175,14 +140,18 @@ def flash_peer(name: str, make: Callable, case, q, k, v, device: str) -> Peer:
     return Peer(name, heads_first)
 
 
-def peers(case, q, k, v, device: str, wanted: list[str]) -> list[Peer]:
-    """Ours first, then everyone else's; only those wanted, if any are named. An unknown name ends the program."""
-    makers: dict[str, Callable[[], Peer]] = {"tessera": lambda: our_peer(case, q, k, v)}
-    if device == "cuda" and not case.options:
-        makers[OUR_FALLBACK] = lambda: our_fallback(case, q, k, v)
+def peers(case, options, q, k, v, device: str, wanted: list[str]) -> list[Peer]:
+    """Ours first, then everyone else's; only those wanted, if any are named. An unknown name ends the program.
+
+    `options` as bench_options.make makes them, on the device.
+    """
+    makers: dict[str, Callable[[], Peer]] = {"tessera": lambda: our_peer(case, options, q, k, v)}
+    if device == "cuda":
+        makers[OUR_FALLBACK] = lambda: our_fallback(case, options, q, k, v)
     if hasattr(q, "detach"):
         for name, backends in torch_backends(device).items():
-            makers[name] = lambda name=name, backends=backends: torch_peer(name, backends, case, q, k, v)
+            makers[name] = lambda name=name, backends=backends: torch_peer(name, backends, case, options, q, k, v)
+        makers[FLEX] = lambda: flex_peer(case, options, q, k, v, device)
         for name, make in (("FlashAttention-2", fa2), ("FlashAttention-3", fa3), ("FlashAttention-4", fa4)):
             makers[name] = lambda name=name, make=make: flash_peer(name, make, case, q, k, v, device)
     makers["jax.nn"] = lambda: jax_peer(case, q, k, v, device)

@@ -2,11 +2,12 @@
 """Tessera beside every other attention on this machine: same process, same tensors, taking turns.
 
     scripts/compare.py                                   # the device's case groups
+    scripts/compare.py --group costs --name costs        # what options cost, beside FlexAttention
     scripts/compare.py --case cpu_prefill_2k --sweep cpu_prefill_2k:256,512,1024,2048
     scripts/compare.py --plot-only bench/results/<device>/compare.json
 
 Every contender is checked against a float64 oracle before it is timed, and what fails is not timed. Prints
-ratios (above 1: Tessera is faster), writes bench/results/<device>/compare.json, and draws latency and TFLOP/s
+ratios (above 1: Tessera is faster), writes bench/results/<device>/compare.json (--name), and draws latency and TFLOP/s
 by sequence length and a roofline as PNG and SVG beside it. Cases that Tessera cannot compute on the device are
 listed with the library's reason, and the peers are timed all the same.
 """
@@ -20,10 +21,11 @@ import sys
 
 import bench_cases
 import bench_measure as measure
+import bench_options
 import bench_peers
 import numpy as np
 
-GROUPS = {"cuda": ["mission", "canonical", "prefill", "decode"], "cpu": ["mission", "cpu"]}
+GROUPS = {"cuda": ["mission", "canonical", "prefill", "decode", "costs"], "cpu": ["mission", "cpu"]}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -39,6 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--fa3", metavar="LIBRARY", help="FlashAttention-3's torch operators (its package's _C.so)")
     parser.add_argument("--tessera", help="the program `tessera` to read the case list from")
     parser.add_argument("--results", type=pathlib.Path, default=bench_cases.ROOT / "bench" / "results")
+    parser.add_argument("--name", default="compare", help="of the file: NAME.json; costs.json is where the options' table is read first")
     parser.add_argument("--no-plots", action="store_true")
     parser.add_argument("--plot-only", type=pathlib.Path, help="draw the charts of a file written earlier")
     return parser.parse_args()
@@ -62,11 +65,14 @@ def measure_case(case, device: str, torch, seconds: float, contenders: list[str]
     """One row per contender: checked, then timed, or the reason why not."""
     q, k, v = bench_cases.tensors(case, device) if torch else bench_cases.arrays(case)
     rows, runnable = [], {}
-    truth = measure.oracle_rows(case, q, k, v) if not case.options else []
-    for peer in bench_peers.peers(case, q, k, v, device, contenders):
+    options = bench_options.make(case)
+    truth = measure.oracle_rows(case, q, k, v, options)
+    if torch:
+        options = options.to_torch(device)
+    for peer in bench_peers.peers(case, options, q, k, v, device, contenders):
         row = {"case": case.name, "group": case.group, "contender": peer.name, "flops": case.flops, "bytes": case.bytes,
                "batch": case.batch, "heads": case.heads, "kv_heads": case.kv_heads, "queries": case.queries, "keys": case.keys, "dim": case.dim, "dtype": case.dtype,
-               "causal": case.causal or "", "detail": peer.why}  # fmt: skip
+               "causal": case.causal or "", "options": " ".join(case.options), "detail": peer.why}  # fmt: skip
         rows.append(row)
         if peer.call is None:
             continue
@@ -191,7 +197,7 @@ def main() -> int:
             torch.cuda.empty_cache()
     print_summary(rows)
     environment |= {"threads": options.threads or environment["cores"]}
-    path = options.results / measure.device_folder(device, environment) / "compare.json"
+    path = options.results / measure.device_folder(device, environment) / f"{options.name}.json"
     measure.write_json(path, {"environment": environment, "ceilings": limits, "device": device, "rows": rows})
     if not options.no_plots:
         draw(path)

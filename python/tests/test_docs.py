@@ -1,4 +1,4 @@
-"""Every python block of docs/python.md runs as written."""
+"""Every python block of docs/python.md and docs/options.md runs as written."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import sys
 import pytest
 from conftest import need
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.S | re.M) if PAGE.exists() else []
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+PAGES = [page for name in ("python.md", "options.md") if (page := DOCS / name).exists()]
+BLOCKS = [block for page in PAGES for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)]
 
 
 def test_there_are_blocks():
-    if not PAGE.exists():
+    if not PAGES:
         pytest.skip("the documentation is not here")
-    assert len(BLOCKS) >= 4
+    assert len(BLOCKS) >= 4 * len(PAGES) - 1
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -100,18 +100,20 @@ void weigh_row(const Sizes& n, const Head& head, const Scores& s, double sink_sc
   double sum = std::exp(sink_score - largest);
   for (double score : s.score) sum += std::exp(score - largest);
   out->lse = largest + std::log(sum);
+  // Not exp(score - lse): beside the lowest finite score a sum of several keys is lost in lse.
+  const auto weight_of = [=](double score) { return std::exp(score - largest) / sum; };
 
   for (std::int64_t j = 0; j < n.keys; ++j) {
     const double score = s.score[static_cast<std::size_t>(j)];
     if (score == -kInfinity) continue;
-    const double weight = std::exp(score - out->lse);
+    const double weight = weight_of(score);
     const double* value = head.value.data() + j * n.value_dim;
     for (std::int64_t d = 0; d < n.value_dim; ++d) out->output[d] += weight * value[d];
   }
 
   // A relative error e in score j's terms moves the score by magnitude * e, the output by
   // weight * (value - output) times that, and the lse by weight times that.
-  const double sink_weight = std::exp(sink_score - out->lse);
+  const double sink_weight = weight_of(sink_score);
   out->lse_sensitivity = sink_weight > 0 ? sink_weight * (1 + std::fabs(sink_score)) : 0.0;
   for (std::int64_t d = 0; d < n.value_dim; ++d) {
     out->output_sensitivity[d] = out->lse_sensitivity * std::fabs(out->output[d]);
@@ -119,7 +121,7 @@ void weigh_row(const Sizes& n, const Head& head, const Scores& s, double sink_sc
   for (std::int64_t j = 0; j < n.keys; ++j) {
     const double score = s.score[static_cast<std::size_t>(j)];
     if (score == -kInfinity) continue;
-    const double weight = std::exp(score - out->lse);
+    const double weight = weight_of(score);
     const double movable = weight * (1 + s.magnitude[static_cast<std::size_t>(j)]);
     const double* value = head.value.data() + j * n.value_dim;
     out->lse_sensitivity += movable;

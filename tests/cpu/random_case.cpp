@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "cases/masks.hpp"
+
 namespace tessera::testing_cpu {
 
 using namespace tessera::cases;
@@ -51,6 +53,19 @@ std::int64_t pick_length(Picker& pick) {
   }
 }
 
+// What a mask holds beside noise; not every shape of a mask can hold everything.
+void pick_content(Picker& pick, Case* c) {
+  c->mask_lowest = c->mask_type == MaskType::additive && pick.one_in(4);
+  if (pick.one_in(2)) return;
+  const bool* real = mask_dims(c->mask_shape).real;
+  if (real[2] && real[3]) {
+    c->mask_content = static_cast<MaskContent>(pick.between(1, 3));
+    c->mask_block = pick.between(1, 130);
+  } else if (real[3]) {
+    c->mask_content = MaskContent::padding;
+  }
+}
+
 void pick_options(Picker& pick, Case* c) {
   if (pick.one_in(2)) {
     c->align = pick.one_in(2) ? TESSERA_ALIGN_TOP_LEFT : TESSERA_ALIGN_BOTTOM_RIGHT;
@@ -58,8 +73,9 @@ void pick_options(Picker& pick, Case* c) {
     c->left = pick.one_in(2) ? TESSERA_UNBOUNDED : pick.between(0, 90);
   }
   if (pick.one_in(3)) {
-    c->mask_shape = static_cast<MaskShape>(pick.between(1, 5));
+    c->mask_shape = static_cast<MaskShape>(pick.between(1, 8));
     c->mask_type = pick.one_in(2) ? MaskType::boolean : MaskType::additive;
+    pick_content(pick, c);
   }
   c->key_lengths = pick.one_in(4);
   c->alibi = pick.one_in(5) && (c->align != TESSERA_ALIGN_NONE || (c->queries == c->keys && !c->key_lengths));
@@ -108,7 +124,12 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.key_lengths = false; },
       [](Case& x) { x.softcap = 0; },
       [](Case& x) { x.scale = 0; },
-      [](Case& x) { x.mask_shape = MaskShape::none, x.mask_type = MaskType::boolean; },
+      [](Case& x) {
+        x.mask_shape = MaskShape::none, x.mask_type = MaskType::boolean, x.mask_content = MaskContent::random;
+        x.mask_block = 0, x.mask_lowest = false;
+      },
+      [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },
+      [](Case& x) { x.mask_lowest = false; },
       [](Case& x) {
         if (!x.alibi) x.align = TESSERA_ALIGN_NONE, x.left = x.right = TESSERA_UNBOUNDED;
       },

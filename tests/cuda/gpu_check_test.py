@@ -92,7 +92,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(set(self.outcomes(done).values()), {"ok"})
         for file in ("verify.json", "bench.json", "ladder.json", "profile.json"):
             json.loads((self.results / file).read_text())
-        self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 14 cases"), 4)
+        self.assertEqual((self.results / "sanitizer.txt").read_text().count(": clean, 20 launches on 17 cases"), 4)
         for file, last, along in (("sweep", "32,768", "queries"), ("sweep-heads", "128", "heads, 1,024 queries each")):
             drawn = (self.results / f"{file}.svg").read_text()
             self.assertIn(f">{last}<", drawn)
@@ -151,6 +151,7 @@ class GpuCheck(unittest.TestCase):
         docs = self.path / "docs"
         docs.mkdir()
         shutil.copy(ROOT / "docs/ladder.md", docs)
+        shutil.copy(ROOT / "docs/options.md", docs)
         numbers = [sys.executable, ROOT / "scripts/gpu-numbers", "--results", self.path / "results", "--docs", docs]
         self.assertNotEqual(subprocess.run([*numbers, "--check"], capture_output=True).returncode, 0, "not written yet")
         self.assertEqual(subprocess.run(numbers).returncode, 0)
@@ -170,6 +171,35 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("| 1 | `scalar` | 900.0 | 1.00 | 1.1 |  | 1.0× | 0.50 |", ladder)
         self.assertIn("| 3 | `async` | 200.0 | 1.00 | 5.0 | 1.25× | 4.5× | 0.50 |", ladder)
         self.assertLess(ladder.index("|  | `sm80` | 5.00 |"), ladder.index("|  | `sm90` | 2.00 |"))
+        self.assertIn("Not measured yet: `scripts/gpu-check compare`.", (docs / "options.md").read_text())
+
+    def test_the_costs_of_options_are_taken_from_one_run(self):
+        self.check("bench")
+        shape = dict(group="costs", batch=2, heads=4, kv_heads=4, queries=8, keys=8, dim=64, causal="", flops=1e9, detail="")
+        def row(case, contender, time, options="", dtype="bfloat16"):
+            timed = dict(graph=dict(p50_us=time)) if time else {}
+            return shape | dict(case=case, contender=contender, options=options, dtype=dtype) | timed
+        rows = [row("plain", "tessera", 10.0), row("plain", "FlexAttention", 20.0),
+                row("alibi", "tessera", 12.0, "alibi"), row("alibi", "FlexAttention", 24.0, "alibi"),
+                row("alibi", "torch math", 99.0, "alibi"), row("alibi", "torch default", 36.0, "alibi"),
+                row("f32", "tessera", 40.0, "", "float32"), row("f32", "torch default", None, "", "float32"),
+                row("wide", "tessera", 5.0, "softcap=30") | dict(dim=128)]  # fmt: skip
+        run = dict(environment=dict(gpu="NVIDIA Fake 9", command="compare.py", commit="def", date="2026-01-02"), rows=rows)
+        (self.results / "compare.json").write_text(json.dumps(run | dict(rows=[])))
+        (self.results / "costs.json").write_text(json.dumps(run))
+        docs = self.path / "docs"
+        docs.mkdir()
+        shutil.copy(ROOT / "docs/options.md", docs)
+        numbers = [sys.executable, ROOT / "scripts/gpu-numbers", "--results", self.path / "results", "--docs", docs]
+        self.assertEqual(subprocess.run(numbers).returncode, 0)
+        for page in ("options.md", "numbers.md"):
+            text = (docs / page).read_text()
+            self.assertIn("| alibi | `alibi` | 12.0 | 83 | 10.0 | 1.20× | 2.00× | 3.00× |", text)
+            self.assertIn("| f32 | `float32` | 40.0 | 25 | 10.0 | 4.00× |  |  |", text, "beside bf16")
+            self.assertIn("| wide | `softcap=30` | 5.0 | 200 |  |  |  |  |", text, "no twin of its shape: no number")
+            self.assertIn("nvidia-fake-9/costs.json", text)
+        self.assertEqual((docs / "options.md").read_text().count("<!-- end of options -->"), 1)
+        self.assertEqual(subprocess.run([*numbers, "--check"]).returncode, 0)
 
 
 if __name__ == "__main__":

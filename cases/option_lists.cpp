@@ -1,0 +1,107 @@
+// Two groups of the list that are too regular to be written down: every pair of options, and masks of every
+// content, type and shape at lengths around tile sizes. What one case leaves open is spread over the others
+// by a fixed draw, so that a list of a hundred meets most combinations; tests/unit/option_lists_test.cpp says
+// which it must meet.
+#include "cases/option_lists.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "cases/random.hpp"
+
+namespace tessera::cases {
+namespace {
+
+struct OptionWords {
+  std::string_view name, words;
+};
+constexpr OptionWords kOptionWords[] = {
+    {"causal", "causal=bottom-right"},
+    {"window", "align=top-left window=40,9"},
+    {"boolean", "mask=boolean"},
+    {"additive", "mask=additive"},
+    {"lengths", "lengths"},
+    {"alibi", "alibi"},
+    {"softcap", "softcap=20"},
+    {"sinks", "sinks"},
+    {"scale", "scale=-0.2"},
+};
+
+constexpr std::string_view kShapes16[] = {"q65 k129 d64", "q129 k128 d128", "q64 k150 d256",
+                                          "q127 k65 d96", "q63 k130 d72",   "q65 k129 d192"};
+constexpr std::string_view kShapes32[] = {"q65 k129 d64", "q33 k65 d128", "q40 k70 d80"};
+constexpr std::string_view kShapesFew[] = {"q1 k300 d128", "q5 k129 d64", "q16 k257 d128", "q3 k65 d256"};
+
+// A fixed draw from a list, different for each case and question.
+template <std::size_t N, class T>
+const T& picked(const T (&list)[N], std::size_t number, std::uint64_t question) {
+  return list[scramble(number * 64 + question) % N];
+}
+
+std::string both(const OptionWords& a, const OptionWords& b) {
+  if (a.name == "causal" && b.name == "window") return "causal=bottom-right window=40,0";
+  std::string words = fmt::format("{} {}", a.words, b.words);
+  // ALiBi has to know where a query stands; this hides nothing.
+  const bool aligned = a.name == "causal" || a.name == "window";
+  if (b.name == "alibi" || a.name == "alibi") words += aligned ? "" : " align=bottom-right";
+  return words;
+}
+
+constexpr std::string_view kSizeWords[] = {
+    "b2 q63 k63 d256",  "b2 q64 k64 d128",  "b2 q65 k65 d64",  "b2 q127 k127 d64", "b2 q128 k128 d128",
+    "b2 q129 k129 d96", "b1 q300 k300 d64", "b2 q65 k300 d64", "b2 q129 k64 d128", "b2 q128 k129 d64",
+    "b2 q64 k127 d192", "b2 q16 k300 d128", "b1 q130 k700 d64"};
+constexpr std::string_view kContentWords[] = {"documents50", "blocks64", "blocks100", "tiles64",
+                                              "tiles16",     "padding",  "random"};
+constexpr std::string_view kAdditiveWords[] = {"additive-f32", "additive-f16", "additive-bf16"};
+constexpr std::string_view kSquareWords[] = {"queries-keys", "batch-queries-keys", "heads-queries-keys",
+                                             "full"};
+constexpr std::string_view kFlatWords[] = {"batch-keys", "keys", "heads-keys", "full"};
+constexpr std::string_view kDtypeWords[] = {"f16", "bf16", "f32"};
+constexpr std::string_view kExtraWords[] = {
+    "",         " causal=bottom-right",         " align=top-left window=70,20",
+    " lengths", " causal=bottom-right lengths", " sinks softcap=30"};
+constexpr std::string_view kLayoutWords[] = {"", " layout=padded", " layout=bshd"};
+
+}  // namespace
+
+std::vector<Generated> pair_list() {
+  std::vector<Generated> list;
+  for (std::size_t a = 0; a < std::size(kOptionWords); ++a) {
+    for (std::size_t b = a + 1; b < std::size(kOptionWords); ++b) {
+      const OptionWords &first = kOptionWords[a], &second = kOptionWords[b];
+      if (first.name == "boolean" && second.name == "additive") continue;  // there is one mask tensor
+      const std::string words = both(first, second), name = fmt::format("{}_{}", first.name, second.name);
+      const std::size_t n = list.size();
+      const std::string_view half = n % 2 == 0 ? "f16" : "bf16", other = n % 2 == 0 ? "bf16" : "f16";
+      list.push_back({name, fmt::format("b2 h2/1 {} {} {}", picked(kShapes16, n, 0), half, words)});
+      list.push_back(
+          {name + "_few", fmt::format("b2 h4/1 {} {} {}", picked(kShapesFew, n, 1), other, words)});
+      list.push_back({name + "_f32", fmt::format("b2 h2/1 {} f32 {}", picked(kShapes32, n, 2), words)});
+    }
+  }
+  return list;
+}
+
+std::vector<Generated> mask_list() {
+  std::vector<Generated> list;
+  for (const std::string_view content : kContentWords) {
+    const auto add = [&](std::string_view type, std::string_view shape, std::string_view lowest) {
+      const std::size_t n = list.size();
+      const std::string holds = content == "random" ? "" : fmt::format(":{}", content);
+      const std::string mask = fmt::format("mask={}:{}{}{}", type, shape, holds, lowest);
+      list.push_back(
+          {fmt::format("{}_{}_{}{}", content, type, shape, lowest.empty() ? "" : "_lowest"),
+           fmt::format("{} {} {} {}{}{}", picked(kSizeWords, n, 1), n % 2 == 0 ? "h2/1" : "h2",
+                       kDtypeWords[n % 3], mask, picked(kExtraWords, n, 3), picked(kLayoutWords, n, 4))});
+    };
+    const auto& shapes = content == "padding" ? kFlatWords : kSquareWords;
+    for (const std::string_view shape : shapes) add("boolean", shape, "");
+    for (const char* lowest : {"", ":lowest"})
+      for (const std::string_view type : kAdditiveWords) add(type, picked(shapes, list.size(), 0), lowest);
+  }
+  return list;
+}
+
+}  // namespace tessera::cases

@@ -1,0 +1,20 @@
+// The groups "pairs" and "masks" of the case list; see option_lists.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/case.hpp"
+
+namespace tessera::cases {
+
+struct Generated {
+  std::string name, words;
+};
+
+// Every pair of options, each on a prefill of 16 bits, on a few rows of 16 bits and in f32.
+std::vector<Generated> pair_list();
+// Every content of a mask with every type, -inf and the lowest finite number both as what hides.
+std::vector<Generated> mask_list();
+
+}  // namespace tessera::cases
