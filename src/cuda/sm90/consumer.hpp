@@ -102,7 +102,9 @@ struct Consumer {
     const int slots = more.slots, n = static_cast<int>(mask_count) & (slots - 1);
     shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
     ++mask_count;
-    if ((note >> warpgroup & 1) != 0 && !all_hidden())
+    if (all_hidden()) {
+      hide_all(s);
+    } else if ((note >> warpgroup & 1) != 0)
       MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup}.apply(
           s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
     __syncwarp();

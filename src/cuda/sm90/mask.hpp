@@ -41,6 +41,14 @@ __device__ inline void hide_by_position(Scores<C>& s, const Params& p, const Til
   }
 }
 
+template <int kGroups>
+__device__ inline void hide_all(float (&s)[kGroups][4]) {
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[n][e] = tile::minus_infinity();
+}
+
 // A mask tensor's part, from the slot that it lies in.
 template <Config C>
 struct MaskSlot {

@@ -139,6 +139,82 @@ struct ChangedScores {
   }
 };
 
+// Two neighbours of an additive mask.
+template <bool kAllFinite>
+__device__ inline void add_bias(float (&s)[4], int r, float2 add, const ScoreUnits& units) {
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    float x = e == 0 ? add.x : add.y;
+    float& score = s[2 * r + e];
+    if constexpr (kAllFinite) {
+      score = fmaf(x, units.bias, score);
+    } else {  // hidden, whatever the score is
+      const float sum = fmaf(fmaxf(x, units.least_bias), units.bias, score);
+      score = x == minus_infinity() ? x : sum;
+    }
+  }
+}
+
+// Scale and softcap; kExact: for results of 32 bits.
+template <bool kExact, int kGroups>
+__device__ inline void change_all(float (&s)[kGroups][4], const Params& p) {
+  if (p.units.first != 1.0f) scale_all(s, p.units.first);
+  if (p.scoring.softcap <= 0.0f) return;
+  if constexpr (!kExact) {
+    cap(s, p.units);
+  } else {
+#pragma unroll
+    for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[n][e] = p.units.cap_out * tanhf(p.units.cap_in * s[n][e]);
+  }
+}
+
+// A mask tensor's part of row r, read from where it is: f(element) is what is added, -inf where a key is hidden. Keys
+// past the end are not read: they are hidden by position.
+template <int kGroups, class T, class F>
+__device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, const T* first, int left,
+                                const F& f) {
+  const long long stride = p.visibility.mask_strides[3];
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n) {
+    float2 add = make_float2(0.0f, 0.0f);
+    if (8 * n < left) add.x = f(first[8 * n * stride]);
+    if (8 * n + 1 < left) add.y = f(first[(8 * n + 1) * stride]);
+    add_bias<false>(s[n], r, add, p.units);
+  }
+}
+
+// Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first.
+template <int kGroups>
+__device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p, const OptionScores& row,
+                                  const Band& band, int key) {
+  const int position = row.query + band.offset;
+  if (row.slope != 0.0f) add_alibi(s, r, row.slope * p.units.bias, static_cast<float>(position - key));
+  const long long at = key * p.visibility.mask_strides[3];
+  const int left = band.keys - key;
+  switch (p.visibility.mask_kind) {
+    case MaskTensorKind::none:
+      break;
+    case MaskTensorKind::boolean:
+      add_mask(s, r, p, static_cast<const unsigned char*>(row.mask) + at, left,
+               [](unsigned char x) { return x != 0 ? 0.0f : minus_infinity(); });
+      break;
+    case MaskTensorKind::additive_f32:
+      add_mask(s, r, p, static_cast<const float*>(row.mask) + at, left, [](float x) { return x; });
+      break;
+    case MaskTensorKind::additive_f16:
+      add_mask(s, r, p, static_cast<const __half*>(row.mask) + at, left, [](__half x) { return __half2float(x); });
+      break;
+    case MaskTensorKind::additive_bf16:
+      add_mask(s, r, p, static_cast<const __nv_bfloat16*>(row.mask) + at, left,
+               [](__nv_bfloat16 x) { return __bfloat162float(x); });
+      break;
+  }
+  const int low = position - band.left - key, high = min(position + band.right + 1, band.keys) - key;
+  if (low > 0 || high < 8 * kGroups) PlainScores::hide(s, r, low, high);
+}
+
 // What a mask tensor says of a granule (MaskTiles). Bit 0: there is something to see; bit 1: it is to be applied.
 enum class MaskState : unsigned char {
   hidden = 0,   // every key, from every row
@@ -159,22 +235,6 @@ __device__ inline void hide_by_bits(float (&s)[kGroups][4], int r, const unsigne
 #pragma unroll
       for (int e = 0; e < 2; ++e)
         if ((bits & 1u << (8 * n + e)) == 0) s[4 * w + n][2 * r + e] = minus_infinity();
-  }
-}
-
-// Two neighbours of an additive mask.
-template <bool kAllFinite>
-__device__ inline void add_bias(float (&s)[4], int r, float2 add, const ScoreUnits& units) {
-#pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    float x = e == 0 ? add.x : add.y;
-    float& score = s[2 * r + e];
-    if constexpr (kAllFinite) {
-      score = fmaf(x, units.bias, score);
-    } else {  // hidden, whatever the score is
-      const float sum = fmaf(fmaxf(x, units.least_bias), units.bias, score);
-      score = x == minus_infinity() ? x : sum;
-    }
   }
 }
 

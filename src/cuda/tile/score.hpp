@@ -55,11 +55,12 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
   }
 }
 
-// Every option of the interface; of one row, what does not depend on the key.
+// Every option of the interface, score by score; of one row, what does not depend on the key. As a policy, it is
+// options.hpp's change_all and change_row.
 struct OptionScores {
   static constexpr bool kEveryTile = true;
   static constexpr bool kMaskTensor = true;
-  __device__ static float factor(const Params&) { return 1.0f; }
+  __device__ static float factor(const Params& p) { return p.units.factor; }
 
   int query;
   float slope = 0.0f;
@@ -83,6 +84,7 @@ struct OptionScores {
     }
   }
 
+  // The exponent of 2 of one score.
   __device__ float operator()(const Params& p, const Band& band, int key, float dot) const {
     if (!band.visible(query, key)) return minus_infinity();
     float s = dot * p.scoring.scale;
@@ -98,16 +100,6 @@ struct OptionScores {
     }
     const float exponent = s * kLog2E;
     return exponent < kLowest && s >= kLowest ? kLowest : exponent;  // finite stays finite
-  }
-
-  // Row r of an accumulator; first_key is the thread's first.
-  template <int kGroups>
-  __device__ void apply(const Params& p, const Band& band, int first_key, float (&s)[kGroups][4],
-                        int r) const {
-#pragma unroll
-    for (int n = 0; n < kGroups; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) s[n][2 * r + e] = (*this)(p, band, first_key + 8 * n + e, s[n][2 * r + e]);
   }
 };
 
