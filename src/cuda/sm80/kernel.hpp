@@ -26,10 +26,20 @@ struct GridTile {
   }
   __device__ int pack_index(const Params&) const { return ptx::block_y(); }
   __device__ int batch(const Params&) const { return ptx::block_z(); }
+  __device__ static int first_column(const Params&) { return 0; }  // of the value columns it computes
   template <class T>
   __device__ static tile::BlockView<T> view(const Params& p, int batch, int pack_index) {
     return tile::block_view<T>(p, batch, pack_index);
   }
+};
+
+// The same where a row has more value columns than registers hold: kColumns of them a block, and the parts
+// of a row tile beside each other in the grid. Each computes all scores.
+template <int kColumns>
+struct PartTile : GridTile {
+  __device__ static int parts(const Params& p) { return (p.sizes.value_dim + kColumns - 1) / kColumns; }
+  __device__ int row_tile(const Params& p) const { return GridTile::row_tile(p) / parts(p); }
+  __device__ static int first_column(const Params& p) { return ptx::block_x() % parts(p) * kColumns; }
 };
 
 // Policy: what happens to scores (tile/score.hpp). kRows: how rows lie in memory (loads.hpp).
@@ -41,19 +51,20 @@ struct Block {
   Lanes<C> lanes;
   TileWalk<T, C.dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> keys;
   TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> values;
-  int first_row;  // of the block
-  int length;     // keys from the first tile's start to the last one seen
+  int first_row, first_column;  // of the block
+  int length;                   // keys from the first tile's start to the last one seen
   float factor;
 
   __device__ Block(const Params& params, const tile::BlockView<T>& block_view, const tile::KeyRange& range,
-                   int row, unsigned memory)
+                   int row, int column, unsigned memory)
       : p(params),
         view(block_view),
         shared(memory),
         lanes(memory),
         keys(view.key, p.kv.key.strides.row, first_tile_key(range)),
-        values(view.value, p.kv.value.strides.row, first_tile_key(range)),
+        values(view.value + column, p.kv.value.strides.row, first_tile_key(range)),
         first_row(row),
+        first_column(column),
         length(range.end - first_tile_key(range)),
         factor(Policy::factor(p)) {}
 
@@ -76,7 +87,7 @@ struct Block {
     const int end = length - t * C.tile_keys();
     if (end > 0)
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
-                       p.sizes.value_dim, p.kv.value.strides.row, end);
+                       p.sizes.value_dim - first_column, p.kv.value.strides.row, end);
   }
   // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
   __device__ static bool needs_mask(int t, int2 unmasked) {
@@ -203,7 +214,8 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
     const int first_row = tile_at.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
     const tile::KeyRange range =
         tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
-    Block<C, T, Policy, kRows> block(p, view, range, first_row, ptx::shared_address(shared));
+    Block<C, T, Policy, kRows> block(p, view, range, first_row, tile_at.first_column(p),
+                                     ptx::shared_address(shared));
     if (block.length > 0) {
       block.attend(range, rows, o);
     } else {
@@ -219,7 +231,7 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
   }
   const int pack_index = tile_at.pack_index(p);
   write_rows<C, T, kRows>(p, tile_at.template view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,
-                          shared, tile_at.row_tile(p) * C.rows());
+                          shared, tile_at.row_tile(p) * C.rows(), tile_at.first_column(p));
 }
 
 }  // namespace tessera::cuda::sm80
