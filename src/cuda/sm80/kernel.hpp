@@ -13,6 +13,7 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/epilogue.hpp"
+#include "cuda/sm80/visible.hpp"
 #include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::sm80 {
@@ -61,16 +62,12 @@ struct Block {
         view(block_view),
         shared(memory),
         lanes(memory),
-        keys(view.key, p.kv.key.strides.row, first_tile_key(range)),
-        values(view.value + column, p.kv.value.strides.row, first_tile_key(range)),
+        keys(view.key, p.kv.key.strides.row, first_tile_key<C>(range)),
+        values(view.value + column, p.kv.value.strides.row, first_tile_key<C>(range)),
         first_row(row),
         first_column(column),
-        length(range.end - first_tile_key(range)),
+        length(range.end - first_tile_key<C>(range)),
         factor(Policy::factor(p)) {}
-
-  __device__ static int first_tile_key(const tile::KeyRange& range) {
-    return range.begin / C.tile_keys() * C.tile_keys();
-  }
 
   __device__ void start_query() const {
     load_rows<T, C.dim, C.rows(), C.threads(), kRows>(
@@ -89,44 +86,12 @@ struct Block {
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
                        p.sizes.value_dim - first_column, p.kv.value.strides.row, end);
   }
-  // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
   __device__ static bool needs_mask(int t, int2 unmasked) {
-    return Policy::kEveryTile || t < unmasked.x || t >= unmasked.y;
-  }
-
-  // Which keys every row sees and which tiles need no masking: worked out once, kept where it costs no
-  // registers.
-  __device__ void write_visible(const tile::KeyRange& range) const {
-    const int first_key = first_tile_key(range);
-    for (int row = static_cast<int>(threadIdx.x); row < C.rows(); row += C.threads()) {
-      const int position = view.query_of(min(first_row + row, view.rows - 1)) + view.band.offset;
-      ptx::store_shared_8(shared + C.visible_offset() + row * 8, position - view.band.left,
-                          min(position + view.band.right + 1, view.band.keys));
-    }
-    if (threadIdx.x == 0) {
-      ptx::store_shared_8(shared + C.unmasked_offset(),
-                          (range.full_begin - first_key + C.tile_keys() - 1) / C.tile_keys(),
-                          (range.full_end - first_key) / C.tile_keys());
-      ptx::store_shared_8(shared + C.first_key_offset(), first_key, 0);
-    }
+    return Policy::kEveryTile || partly_visible(t, unmasked);
   }
 
   __device__ void mask(Scores<C>& s, int t) const {
-    const int thread = ptx::thread_x(), warp = thread / 32;
-    const int first_key = ptx::load_shared_8(shared + C.first_key_offset()).x;
-    const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread);
-    const int warp_first = warp % C.row_warps * C.row_tiles * 16;
-#pragma unroll
-    for (int r = 0; r < 2 * C.row_tiles; ++r) {
-      const int row = warp_first + thread_row(thread, r / 2, r % 2);
-      if constexpr (Policy::kEveryTile) {
-        const tile::RowIndex at = view.index(min(first_row + row, view.rows - 1));
-        Policy(p, view, at).apply(p, view.band, key0, s[r / 2], r % 2);
-      } else {
-        const int2 visible = ptx::load_shared_8(shared + C.visible_offset() + row * 8);
-        Policy::hide(s[r / 2], r % 2, visible.x - key0, visible.y - key0);
-      }
-    }
+    mask_scores<C, Policy>(s, p, view, shared, first_row, t);
   }
 
   // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
@@ -176,7 +141,7 @@ struct Block {
       start_value(i);
       ptx::commit_copies();
     }
-    write_visible(range);
+    write_visible<C>(shared, view, range, first_row);
     ptx::wait_copies<C.stages - 1>();
     __syncthreads();
     Query<C> q;
