@@ -53,7 +53,7 @@ core::Status supports(const core::Problem& p) {
 // Against sm90's plain variant, for head dims to 64 and beyond, as measured on an H200 (docs/sm90.md, "Which
 // variant"); the second of a pair is the variant for few rows.
 constexpr double kRate[2][2] = {{0.75, 0.48}, {0.54, 0.33}};
-constexpr double kPartsRate = 0.33;  // of what is computed, padding included
+constexpr double kPartsRate = 0.22;  // of what is computed, padding included
 
 core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {estimate_us(p, gpu_of(device).arch, gpu_of(device).sms), ""};

@@ -30,10 +30,9 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, Variant variant) {
   } else if (dim == 64) {
     c.row_warps = 8;
     c.keys = 64;
-    c.query_in_registers = true;
   } else if (dim == 128) {
     c.row_warps = large ? 8 : 4;
-    c.keys = large ? 64 : 32;
+    c.keys = 32;
   } else {
     c.row_warps = large ? 4 : 2;
     c.key_splits = large ? 2 : 1;

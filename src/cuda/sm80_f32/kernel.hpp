@@ -99,9 +99,9 @@ struct Block {
     }
   }
 
-  // What loop() needs in shared memory and registers.
+  // The first tile of K, and the values that loop() begins with.
   __device__ void start(const tile::BlockView<float>& view, const tile::KeyRange& range, int first_row,
-                        Query<C>& q, Values& next_values) {
+                        Values& next_values) {
     Keys first;
     load_keys(first, 0);
     store_query(view, first_row);
@@ -109,13 +109,9 @@ struct Block {
     load_values(next_values, 0);
     sm80::write_visible<C>(shared, view, range, first_row);
     __syncthreads();
-    if constexpr (C.query_in_registers) {
-#pragma unroll
-      for (int k = 0; k < C.dim / 16; ++k) load_query_step<C>(q[k], lanes.query, k);
-    }
   }
 
-  __device__ void loop(const Query<C>& q, Values& next_values, sm80::RowState<C>& rows, sm80::Output<C>& o) {
+  __device__ void loop(Values& next_values, sm80::RowState<C>& rows, sm80::Output<C>& o) {
 #pragma unroll 1
     for (int i = 0; i * C.tile_keys() < length; ++i) {
       Keys next_keys;
@@ -124,7 +120,7 @@ struct Block {
       sm80::Scores<C> s;
       bool grew = false;
       if (busy) {
-        multiply_query_key<C>(s, q, lanes.query, lanes.key);
+        multiply_query_key<C>(s, lanes.query, lanes.key);
         mask(s, i);
         grew = sm80::look_at<C>(s, rows, factor);
       }
@@ -151,11 +147,10 @@ __device__ inline Doubts sum_up(const Params& p, unsigned shared, sm80::RowState
   const int first_row = place.first_row<C>(p), last_row = min(first_row + C.rows(), view.rows) - 1;
   const tile::KeyRange range = tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
   Block<C> block(p, view, range, first_row, shared);
-  Query<C> q;
   typename Block<C>::Values next_values;
-  block.start(view, range, first_row, q, next_values);
+  block.start(view, range, first_row, next_values);
   sm80::start_rows<C>(rows, o);
-  block.loop(q, next_values, rows, o);
+  block.loop(next_values, rows, o);
   return join_doubts(block.scored, block.values);
 }
 

@@ -22,8 +22,9 @@ __device__ inline bool in_quads(const float* rows, long long stride, int dim) {
 struct Octet {
   float x[8];
 
-  __device__ void load(const float* from, int count, bool quads) {
-    if (quads) {
+  template <bool kQuads>
+  __device__ void load(const float* from, int count) {
+    if constexpr (kQuads) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -72,12 +73,21 @@ struct NextTile {
     return rows + (first + row()) * stride + octet() * 8;
   }
   // And goes on to the next tile. `end`: rows from the tile's first to the end of the sequence.
-  __device__ void load(const float*& from, long long stride, int dim, int end, bool quads) {
+  template <bool kQuads>
+  __device__ void load(const float* from, long long stride, int count, int end) {
 #pragma unroll
-    for (int i = 0; i < kPasses; ++i) {
-      octets[i].load(from, row() + i * kPassRows < end ? dim - octet() * 8 : 0, quads);
-      from += kPassRows * stride;
+    for (int i = 0; i < kPasses; ++i)
+      octets[i].template load<kQuads>(from + i * kPassRows * stride, i * kPassRows < end ? count : 0);
+  }
+  __device__ void load(const float*& from, long long stride, int dim, int end, bool quads) {
+    const int count = dim - octet() * 8;  // numbers of the octet that are there
+    end -= row();
+    if (quads) {
+      load<true>(from, stride, count, end);
+    } else {
+      load<false>(from, stride, count, end);
     }
+    from += kRows * stride;
   }
   template <class Look>
   __device__ void store(unsigned to, const Look& look_at) const {
@@ -100,7 +110,13 @@ __device__ inline void load_query(unsigned to, int dim, int first, int end, bool
     const int row = n / kOctets, octet = n % kOctets;
     const bool there = first + row < end;
     Octet x;
-    x.load(row_pointer(there ? first + row : 0) + octet * 8, there ? dim - octet * 8 : 0, quads);
+    const float* const from = row_pointer(there ? first + row : 0) + octet * 8;
+    const int count = there ? dim - octet * 8 : 0;
+    if (quads) {
+      x.load<true>(from, count);
+    } else {
+      x.load<false>(from, count);
+    }
 #pragma unroll
     for (int e = 0; e < 8; ++e) seen.look_at_both_ends(x.x[e]);
     x.store(to + tile::chunk_offset<kDim>(row, octet), kRows * kDim * 2);

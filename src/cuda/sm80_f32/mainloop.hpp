@@ -14,8 +14,6 @@ using sm80::Config;
 using tile::fragment_address;
 
 template <Config C>
-using Query = unsigned[C.query_in_registers ? C.dim / 16 : 1][kParts][4];
-template <Config C>
 using Probs = unsigned[C.keys / 16][kParts][4];
 
 // Steps of 16 that the large products are summed over by tensor cores.
@@ -33,24 +31,8 @@ __device__ inline void multiply_parts(float (&large)[4], float (&small)[4], cons
   ptx::mma_f32<Part>(large, a[0], b[0][2 * half], b[0][2 * half + 1]);
 }
 
-template <int kGroups>
-__device__ inline void add(float (&to)[kGroups][4], const float (&x)[kGroups][4]) {
-#pragma unroll
-  for (int n = 0; n < kGroups; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) to[n][e] += x[n][e];
-}
-
 template <Config C>
-__device__ inline void load_query_step(unsigned (&a)[kParts][4], unsigned query, int k) {
-#pragma unroll
-  for (int part = 0; part < kParts; ++part)
-    ptx::load_matrix_x4(a[part], fragment_address<C.dim>(query + part * C.rows() * C.dim * 2, 0, k));
-}
-
-template <Config C>
-__device__ inline void multiply_query_key(sm80::Scores<C>& s, const Query<C>& q, unsigned query,
-                                          unsigned key) {
+__device__ inline void multiply_query_key(sm80::Scores<C>& s, unsigned query, unsigned key) {
   constexpr int kGroups = C.keys / 8 < kBeside ? C.keys / 8 : kBeside;
 #pragma unroll
   for (int first = 0; first < C.keys / 8; first += kGroups) {
@@ -64,7 +46,9 @@ __device__ inline void multiply_query_key(sm80::Scores<C>& s, const Query<C>& q,
 #pragma unroll
       for (int k = from; k < from + kSteps; ++k) {
         unsigned a[kParts][4];
-        if constexpr (!C.query_in_registers) load_query_step<C>(a, query, k);
+#pragma unroll
+        for (int part = 0; part < kParts; ++part)
+          ptx::load_matrix_x4(a[part], fragment_address<C.dim>(query + part * C.rows() * C.dim * 2, 0, k));
 #pragma unroll
         for (int n = 0; n < kGroups; n += 2) {
           unsigned b[kParts][4];
@@ -73,18 +57,12 @@ __device__ inline void multiply_query_key(sm80::Scores<C>& s, const Query<C>& q,
             ptx::load_matrix_x4(
                 b[part], fragment_address<C.dim>(key + part * C.tile_keys() * C.dim * 2, 8 * (first + n), k));
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            if constexpr (C.query_in_registers) {
-              multiply_parts(large[n + half], small[n + half], q[k], b, half);
-            } else {
-              multiply_parts(large[n + half], small[n + half], a, b, half);
-            }
-          }
+          for (int half = 0; half < 2; ++half) multiply_parts(large[n + half], small[n + half], a, b, half);
         }
       }
-      add(sum, large);
+      tile::add(sum, large);
     }
-    add(sum, small);
+    tile::add(sum, small);
 #pragma unroll
     for (int n = 0; n < kGroups; ++n)
 #pragma unroll
