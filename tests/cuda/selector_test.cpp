@@ -73,6 +73,19 @@ TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
   }
 }
 
+TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
+  for (cases::Case c : cases::all()) {
+    c.dtype = TESSERA_F32;
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    if (c.dim <= 256 && c.value_dim <= 256)
+      EXPECT_EQ(plan.kernel->rung, 0) << c.name << " got " << plan.kernel->name << ", a rung of the ladder";
+    else
+      EXPECT_EQ(plan.kernel->name, "scalar") << c.name;
+  }
+}
+
 TEST_P(Selector, AKernelAskedForByNameIsTakenOrRefusedWithAReason) {
   const core::Problem problem = problem_of(*cases::find("mission512"));
   for (const core::Kernel& kernel : core::kernels()) {
