@@ -11,8 +11,8 @@ using sm80::Config;
 
 // What any thread of the block has met: see parts.hpp.
 struct Doubts {
-  bool tiny_values;  // outputs as small are not to be trusted
-  bool scores;       // none is
+  bool tiny_values;  // so that an output of 0 may not be one
+  bool scores;       // no output is to be trusted
 };
 
 __device__ inline Doubts join_doubts(const Seen& scored, const Seen& values) {
@@ -27,12 +27,13 @@ struct Written {
   const tile::BlockView<float>& view;
   int lane;
   Doubts doubts;
-  bool small = false;  // a number of the row is
+  bool small = false, zero = false;  // a number of the row is
 
   __device__ void put(int, bool there, tile::RowIndex at, int n, float x, float y) {
     const int column = 8 * n + 2 * (lane % 4), columns = p.sizes.value_dim - column;
     if (columns <= 0) return;
-    small |= fabsf(x) < kTiny || (columns > 1 && fabsf(y) < kTiny);
+    look_at(x);
+    if (columns > 1) look_at(y);
     if (!there) return;
     float* const out = tile::output_row(p, view, at) + column;
     if (columns > 1 && reinterpret_cast<unsigned long long>(out) % 8 == 0) {
@@ -42,11 +43,15 @@ struct Written {
       if (columns > 1) out[1] = y;
     }
   }
+  __device__ void look_at(float x) {
+    small |= x != 0.0f && fabsf(x) < kTiny;
+    zero |= x == 0.0f;
+  }
   // Parts of inf make NaN of numbers that are none, in scores and so in sums too: whatever is not finite is
   // suspect.
   __device__ bool suspect(float check, float) {
-    const bool again = check != check || doubts.scores || (doubts.tiny_values && small);
-    small = false;
+    const bool again = check != check || small || doubts.scores || (doubts.tiny_values && zero);
+    small = zero = false;
     return again;
   }
 };

@@ -30,9 +30,9 @@ __device__ inline void split(float low, float high, unsigned (&parts)[kParts]) {
   }
 }
 
-// Of numbers smaller than this, parts may be lost; with none, they are off by 2^-134 at most. That is nothing
-// beside an output that is not as small itself, and beside a score unless the other factor is huge.
-inline constexpr float kTiny = 0x1p-100f, kHuge = 0x1p+64f;
+// Of numbers or products smaller than this, parts may be lost, 2^-134 at most. That is nothing beside an
+// output that is not as small itself, and beside a score unless the other factor is huge.
+inline constexpr float kTiny = 0x1p-80f, kHuge = 0x1p+64f;
 
 // What a thread has met on the way to shared memory.
 struct Seen {
