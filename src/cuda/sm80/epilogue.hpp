@@ -71,6 +71,8 @@ struct Staged {
   char* memory;
   int lane;
 
+  // x keep / sum; `inverse` is keep / sum already.
+  __device__ static float divide(float x, float, float, float inverse) { return x * inverse; }
   // Two neighbouring columns, from 8 n + 2 (lane % 4) on. `row`: of the block.
   __device__ void put(int row, bool, tile::RowIndex, int n, float x, float y) const {
     *reinterpret_cast<unsigned*>(memory + chunk_offset<C.dim>(row, n) + 4 * (lane % 4)) = tile::pack<T>(x, y);
@@ -100,7 +102,8 @@ __device__ inline unsigned finish_rows(const Params& p, const tile::BlockView<T>
       float check = 0.0f;
 #pragma unroll
       for (int n = 0; n < C.value_dim / 8; ++n) {
-        const float x = o[m][n][2 * h] * inverse, y = o[m][n][2 * h + 1] * inverse;
+        const float x = place.divide(o[m][n][2 * h], keep, state.sum, inverse),
+                    y = place.divide(o[m][n][2 * h + 1], keep, state.sum, inverse);
         check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));  // NaN where x or y is not finite
         place.put(row, there, at, n, x, y);
       }

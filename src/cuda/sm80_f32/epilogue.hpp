@@ -29,6 +29,11 @@ struct Written {
   Doubts doubts;
   bool small = false, zero = false;  // a number of the row is
 
+  // A product with the inverse would be rounded once more, and where one key takes all the weight, the bound
+  // is not much more than what the products above have used up.
+  __device__ static float divide(float x, float keep, float sum, float) {
+    return sum == 0.0f ? 0.0f : x * keep / sum;
+  }
   __device__ void put(int, bool there, tile::RowIndex at, int n, float x, float y) {
     const int column = 8 * n + 2 * (lane % 4), columns = p.sizes.value_dim - column;
     if (columns <= 0) return;

@@ -7,6 +7,7 @@
 #include "cuda/ptx/matrix.hpp"
 #include "cuda/sm80/mainloop.hpp"
 #include "cuda/sm80_f32/parts.hpp"
+#include "cuda/tile/row_softmax.hpp"
 
 namespace tessera::cuda::sm80_f32 {
 
@@ -89,13 +90,8 @@ __device__ inline void multiply_probs_value(sm80::Output<C>& o, const Probs<C>& 
               b[part], fragment_address<C.value_dim>(value + part * C.tile_keys() * C.value_dim * 2, 16 * k,
                                                      (first + n) / 2));
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if constexpr (C.keys == 16) {  // the large product comes last and is cut off once: one sum will do
-            multiply_parts(small[n + half], small[n + half], probs[k], b, half);
-          } else {
-            multiply_parts(large[n + half], small[n + half], probs[k], b, half);
-          }
-        }
+        for (int half = 0; half < 2; ++half)
+          multiply_parts(large[n + half], small[n + half], probs[k], b, half);
       }
 #pragma unroll
     for (int n = 0; n < kBeside; ++n)
