@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 const fs::path kSources = TESSERA_SOURCES;  // the folder src
 
 // The host's, in folders of kernels.
-const std::set<std::string> kHostHeaders = {"cuda/ladder/rows.hpp",        "cuda/sm80/choose.hpp",
-                                            "cuda/sm90/choose.hpp",        "cuda/sm90/launch.hpp",
-                                            "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp"};
+const std::set<std::string> kHostHeaders = {
+    "cuda/ladder/rows.hpp", "cuda/sm80/choose.hpp",        "cuda/sm80_f32/choose.hpp", "cuda/sm90/choose.hpp",
+    "cuda/sm90/launch.hpp", "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -48,6 +48,7 @@ const std::vector<Folder> kShared = {{"ptx", "compute_90a", "", {}}, {"tile", "c
 const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
+    {"sm80_f32", "compute_80", "cuda/sm80_f32/instance.hpp", {"attend<64, Variant::few>"}},
     {"sm90",
      "compute_90a",
      "cuda/sm90/instance.hpp",

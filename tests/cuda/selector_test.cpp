@@ -59,7 +59,7 @@ class Selector : public testing::TestWithParam<int> {
 
 TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
   for (cases::Case c : cases::all()) {
-    if (c.dim > 256 || c.value_dim > 256 || c.dtype == TESSERA_F32) continue;
+    if (c.dim > 512 || c.value_dim > 512 || c.dtype == TESSERA_F32) continue;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
@@ -70,6 +70,19 @@ TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
     EXPECT_FALSE(plan.prepared->words().empty()) << c.name;
     EXPECT_EQ(plan.kernel->device, TESSERA_CUDA);
     EXPECT_EQ(plan.kernel->rung, 0) << c.name << " got " << plan.kernel->name << ", a rung of the ladder";
+  }
+}
+
+TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
+  for (cases::Case c : cases::all()) {
+    c.dtype = TESSERA_F32;
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    if (c.dim <= 256 && c.value_dim <= 256)
+      EXPECT_EQ(plan.kernel->rung, 0) << c.name << " got " << plan.kernel->name << ", a rung of the ladder";
+    else
+      EXPECT_EQ(plan.kernel->name, "scalar") << c.name;
   }
 }
 

@@ -36,7 +36,7 @@ TEST(Sm80, EveryChoiceFitsItsGpu) {
       if (!production_row().supports(problem).ok()) continue;
       const HeadDims dims = padded_dims(problem);
       EXPECT_GE(dims.dim, problem.dim) << c.name;
-      EXPECT_GE(dims.value_dim, problem.value_dim) << c.name;
+      EXPECT_GE(dims.value_dim * (in_parts(dims.dim) ? kMostParts : 1), problem.value_dim) << c.name;
       for (const Limit& gpu : kLimits) {
         const Variant variant = variant_for(problem, gpu.arch, gpu.sms);
         const Config config = config_for(code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
@@ -59,6 +59,7 @@ TEST(Sm80, OptionsThatTouchScoresTakeTheGeneralVariant) {
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 mask=boolean"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=-0.1"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d512 f16"), Variant::general);
 }
 
 // PyTorch exports tensors with stride 1 along dimensions of one element, whatever the others are.
@@ -75,6 +76,21 @@ TEST(Sm80, StridesThatAreNeverUsedDoNotMakeRowsUnaligned) {
   core::Problem two = problem_of(*cases::parse("b2 h16 q2048 d128 f16", &error));
   two.kv.key.batch_stride += 1;
   EXPECT_EQ(variant_for(two, 90, 132), Variant::general);
+}
+
+TEST(Sm80, HeadDimsPast256ComeInParts) {
+  std::string error;
+  const auto row_of = [&](const char* words) {
+    const core::Problem p = problem_of(*cases::parse(words, &error));
+    EXPECT_TRUE(production_row().supports(p).ok()) << words;
+    return padded_dims(p);
+  };
+  EXPECT_EQ(row_of("b1 h2 q9 d256 f16").dim, 256);
+  for (const char* words : {"b1 h2 q9 d257 f16", "b1 h2 q9 d512 bf16", "b1 h2 q9 d64 v257 f16",
+                            "b1 h2 q9 d512 v1 f16", "b1 h2 q9 d1 v512 bf16"})
+    EXPECT_EQ(row_of(words).dim, 512) << words;
+  EXPECT_FALSE(production_row().supports(problem_of(*cases::parse("b1 h2 q9 d513 f16", &error))).ok());
+  EXPECT_FALSE(production_row().supports(problem_of(*cases::parse("b1 h2 q9 d8 v513 f16", &error))).ok());
 }
 
 // Dynamic shared memory, which the compiler's report does not show: 64 KB is what the ladder allows.

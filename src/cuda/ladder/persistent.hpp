@@ -22,6 +22,7 @@ struct ListedTile {
   __device__ int row_tile(const Params&) const { return at->row_tile; }
   __device__ int pack_index(const Params&) const { return at->head; }
   __device__ int batch(const Params&) const { return at->batch; }
+  __device__ static int first_column(const Params&) { return 0; }
   // Opaque: else the number of rows is worked out once and kept, in a register that the loop of a tile needs.
   template <class T>
   __device__ static tile::BlockView<T> view(const Params& p, int batch, int pack_index) {

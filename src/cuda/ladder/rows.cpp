@@ -106,7 +106,10 @@ core::Kernel scalar_row() {
              within_limits, scalar_rung);
   row.estimate = [](const core::Problem& p, const core::Device& device) -> core::Estimate {
     constexpr double kRate = 0.004;  // of the row time that estimate.hpp counts in
-    return {rounds(p.queries * p.heads * p.batch, gpu_of(device).sms) * row_us(p) / kRate, ""};
+    constexpr double kAtOnce =
+        300.0;  // rows of an SM: fewer take as long, which is how long one waits for memory
+    const double rows = rounds(p.queries * p.heads * p.batch, gpu_of(device).sms);
+    return {std::max(rows, kAtOnce) * row_us(p) / kRate, ""};
   };
   return row;
 }

@@ -14,8 +14,12 @@ enum class Variant {
 };
 inline constexpr int kVariants = 3;
 
-inline constexpr HeadDims kHeadDims[] = {{32, 32},   {64, 64},   {96, 96},  {128, 128},
-                                         {192, 128}, {192, 192}, {256, 256}};
+inline constexpr HeadDims kHeadDims[] = {{32, 32},   {64, 64},   {96, 96},   {128, 128},
+                                         {192, 128}, {192, 192}, {256, 256}, {512, 256}};
+// The last row is for every larger head dim: of more value columns than it has, a block computes a part.
+inline constexpr HeadDims kLargest = kHeadDims[sizeof kHeadDims / sizeof *kHeadDims - 1];
+inline constexpr int kMostParts = 2;
+TESSERA_CONSTEXPR bool in_parts(int dim) { return dim == kLargest.dim; }  // and general alone
 TESSERA_CONSTEXPR bool has_small(int dim) { return dim == 64 || dim == 128; }
 
 // Which of the archs compiled for a GPU runs: its own, an older one of its generation, or PTX of the oldest.
@@ -39,6 +43,12 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
             .min_blocks = 1,
             .lazy = dim == 128 && large};
   // 16 rows a warp: options need registers, and so do 192 and 256 output columns.
+  if (in_parts(dim))
+    return {.dim = dim,
+            .value_dim = value_dim,
+            .row_warps = large ? 8 : 3,
+            .keys = large ? 32 : 16,
+            .min_blocks = 1};
   if (variant == Variant::general)
     return {.dim = dim, .value_dim = value_dim, .min_blocks = dim > 128 ? 1 : 2};
   if (dim > 128)

@@ -24,7 +24,9 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
   }
   constexpr Config kConfig = config_for(kArch, kDim, kValueDim, kVariant);
   using T = tile::ElementType<kElement>;
-  if constexpr (kVariant == Variant::general) {
+  if constexpr (in_parts(kDim)) {
+    attend_tile<kConfig, T, tile::OptionScores, Rows::of_any_alignment>(p, shared, PartTile<kValueDim>{});
+  } else if constexpr (kVariant == Variant::general) {
     attend_tile<kConfig, T, tile::OptionScores, Rows::of_any_alignment>(p, shared, GridTile{});
   } else {
     attend_tile<kConfig, T, tile::PlainScores, Rows::of_16_bytes>(p, shared, GridTile{});
@@ -34,7 +36,8 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   Functions f;
-  f[Variant::plain] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>);
+  if constexpr (!in_parts(kDim))
+    f[Variant::plain] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::plain>);
   f[Variant::general] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::general>);
   if constexpr (has_small(kDim))
     f[Variant::small] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::small>);

@@ -13,6 +13,7 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/epilogue.hpp"
+#include "cuda/sm80/visible.hpp"
 #include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::sm80 {
@@ -26,10 +27,20 @@ struct GridTile {
   }
   __device__ int pack_index(const Params&) const { return ptx::block_y(); }
   __device__ int batch(const Params&) const { return ptx::block_z(); }
+  __device__ static int first_column(const Params&) { return 0; }  // of the value columns it computes
   template <class T>
   __device__ static tile::BlockView<T> view(const Params& p, int batch, int pack_index) {
     return tile::block_view<T>(p, batch, pack_index);
   }
+};
+
+// The same where a row has more value columns than registers hold: kColumns of them a block, and the parts
+// of a row tile beside each other in the grid. Each computes all scores.
+template <int kColumns>
+struct PartTile : GridTile {
+  __device__ static int parts(const Params& p) { return (p.sizes.value_dim + kColumns - 1) / kColumns; }
+  __device__ int row_tile(const Params& p) const { return GridTile::row_tile(p) / parts(p); }
+  __device__ static int first_column(const Params& p) { return ptx::block_x() % parts(p) * kColumns; }
 };
 
 // Policy: what happens to scores (tile/score.hpp). kRows: how rows lie in memory (loads.hpp).
@@ -41,25 +52,22 @@ struct Block {
   Lanes<C> lanes;
   TileWalk<T, C.dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> keys;
   TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> values;
-  int first_row;  // of the block
-  int length;     // keys from the first tile's start to the last one seen
+  int first_row, first_column;  // of the block
+  int length;                   // keys from the first tile's start to the last one seen
   float factor;
 
   __device__ Block(const Params& params, const tile::BlockView<T>& block_view, const tile::KeyRange& range,
-                   int row, unsigned memory)
+                   int row, int column, unsigned memory)
       : p(params),
         view(block_view),
         shared(memory),
         lanes(memory),
-        keys(view.key, p.kv.key.strides.row, first_tile_key(range)),
-        values(view.value, p.kv.value.strides.row, first_tile_key(range)),
+        keys(view.key, p.kv.key.strides.row, first_tile_key<C>(range)),
+        values(view.value + column, p.kv.value.strides.row, first_tile_key<C>(range)),
         first_row(row),
-        length(range.end - first_tile_key(range)),
+        first_column(column),
+        length(range.end - first_tile_key<C>(range)),
         factor(Policy::factor(p)) {}
-
-  __device__ static int first_tile_key(const tile::KeyRange& range) {
-    return range.begin / C.tile_keys() * C.tile_keys();
-  }
 
   __device__ void start_query() const {
     load_rows<T, C.dim, C.rows(), C.threads(), kRows>(
@@ -76,46 +84,14 @@ struct Block {
     const int end = length - t * C.tile_keys();
     if (end > 0)
       values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
-                       p.sizes.value_dim, p.kv.value.strides.row, end);
+                       p.sizes.value_dim - first_column, p.kv.value.strides.row, end);
   }
-  // `unmasked`: the first tile that needs no masking, and the first behind it that does again.
   __device__ static bool needs_mask(int t, int2 unmasked) {
-    return Policy::kEveryTile || t < unmasked.x || t >= unmasked.y;
-  }
-
-  // Which keys every row sees and which tiles need no masking: worked out once, kept where it costs no
-  // registers.
-  __device__ void write_visible(const tile::KeyRange& range) const {
-    const int first_key = first_tile_key(range);
-    for (int row = static_cast<int>(threadIdx.x); row < C.rows(); row += C.threads()) {
-      const int position = view.query_of(min(first_row + row, view.rows - 1)) + view.band.offset;
-      ptx::store_shared_8(shared + C.visible_offset() + row * 8, position - view.band.left,
-                          min(position + view.band.right + 1, view.band.keys));
-    }
-    if (threadIdx.x == 0) {
-      ptx::store_shared_8(shared + C.unmasked_offset(),
-                          (range.full_begin - first_key + C.tile_keys() - 1) / C.tile_keys(),
-                          (range.full_end - first_key) / C.tile_keys());
-      ptx::store_shared_8(shared + C.first_key_offset(), first_key, 0);
-    }
+    return Policy::kEveryTile || partly_visible(t, unmasked);
   }
 
   __device__ void mask(Scores<C>& s, int t) const {
-    const int thread = ptx::thread_x(), warp = thread / 32;
-    const int first_key = ptx::load_shared_8(shared + C.first_key_offset()).x;
-    const int key0 = first_key + t * C.tile_keys() + warp / C.row_warps * C.keys + thread_key(thread);
-    const int warp_first = warp % C.row_warps * C.row_tiles * 16;
-#pragma unroll
-    for (int r = 0; r < 2 * C.row_tiles; ++r) {
-      const int row = warp_first + thread_row(thread, r / 2, r % 2);
-      if constexpr (Policy::kEveryTile) {
-        const tile::RowIndex at = view.index(min(first_row + row, view.rows - 1));
-        Policy(p, view, at).apply(p, view.band, key0, s[r / 2], r % 2);
-      } else {
-        const int2 visible = ptx::load_shared_8(shared + C.visible_offset() + row * 8);
-        Policy::hide(s[r / 2], r % 2, visible.x - key0, visible.y - key0);
-      }
-    }
+    mask_scores<C, Policy>(s, p, view, shared, first_row, t);
   }
 
   // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
@@ -165,7 +141,7 @@ struct Block {
       start_value(i);
       ptx::commit_copies();
     }
-    write_visible(range);
+    write_visible<C>(shared, view, range, first_row);
     ptx::wait_copies<C.stages - 1>();
     __syncthreads();
     Query<C> q;
@@ -203,7 +179,8 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
     const int first_row = tile_at.row_tile(p) * C.rows(), last_row = min(first_row + C.rows(), view.rows) - 1;
     const tile::KeyRange range =
         tile::key_range(view.band, view.query_of(first_row), view.query_of(last_row));
-    Block<C, T, Policy, kRows> block(p, view, range, first_row, ptx::shared_address(shared));
+    Block<C, T, Policy, kRows> block(p, view, range, first_row, tile_at.first_column(p),
+                                     ptx::shared_address(shared));
     if (block.length > 0) {
       block.attend(range, rows, o);
     } else {
@@ -219,7 +196,7 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
   }
   const int pack_index = tile_at.pack_index(p);
   write_rows<C, T, kRows>(p, tile_at.template view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,
-                          shared, tile_at.row_tile(p) * C.rows());
+                          shared, tile_at.row_tile(p) * C.rows(), tile_at.first_column(p));
 }
 
 }  // namespace tessera::cuda::sm80

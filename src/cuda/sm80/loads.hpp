@@ -16,9 +16,14 @@ using tile::fragment_address;
 // How rows of query, key, value and output lie: whole chunks of 16 bytes, or any elements.
 enum class Rows { of_16_bytes, of_any_alignment };
 
-// One chunk by plain loads, for rows that are not 16-byte aligned or not a multiple of 8 elements long.
+// One chunk of rows that need not be 16-byte aligned nor a multiple of 8 elements long: by plain loads, if it
+// has to be.
 template <class T>
 __device__ inline void copy_elements(unsigned to, const T* from, int count) {
+  if (count >= 8 && reinterpret_cast<unsigned long long>(from) % 16 == 0) {
+    ptx::copy_async_16(to, from, true);
+    return;
+  }
   uint4 words = make_uint4(0, 0, 0, 0);
   auto* const elements = reinterpret_cast<unsigned short*>(&words);
   const auto* const source = reinterpret_cast<const unsigned short*>(from);

@@ -43,12 +43,12 @@ struct Lanes {
   __device__ unsigned value_of(int tile) const { return value + tile % C.stages * C.value_bytes(); }
 };
 
+// Adds steps first ... end - 1.
 template <Config C, class T>
-__device__ inline void multiply_query_key(Scores<C>& s, const Query<C>& q, unsigned query, unsigned key) {
+__device__ inline void add_query_key(Scores<C>& s, const Query<C>& q, unsigned query, unsigned key, int first,
+                                     int end) {
 #pragma unroll
-  for (int m = 0; m < C.row_tiles; ++m) tile::clear(s[m]);
-#pragma unroll
-  for (int k = 0; k < C.dim / tile::kDepth<T>; ++k) {
+  for (int k = first; k < end; ++k) {
     unsigned a[C.row_tiles][4];
 #pragma unroll
     for (int m = 0; m < C.row_tiles; ++m) {
@@ -68,6 +68,31 @@ __device__ inline void multiply_query_key(Scores<C>& s, const Query<C>& q, unsig
         ptx::mma_f32<T>(s[m][2 * n], a[m], b[0], b[1]);
         ptx::mma_f32<T>(s[m][2 * n + 1], a[m], b[2], b[3]);
       }
+    }
+  }
+}
+
+// Tensor cores cut off what an accumulator cannot hold, always towards zero: after more steps than these, a
+// sum is too far off, and sums of fewer are added by plain additions.
+template <class T>
+inline constexpr int kMostSteps = 256 / tile::kDepth<T>;
+
+template <Config C, class T>
+__device__ inline void multiply_query_key(Scores<C>& s, const Query<C>& q, unsigned query, unsigned key) {
+  constexpr int kSteps = C.dim / tile::kDepth<T>, kPart = kMostSteps<T> / 2;
+#pragma unroll
+  for (int m = 0; m < C.row_tiles; ++m) tile::clear(s[m]);
+  if constexpr (kSteps <= kMostSteps<T>) {
+    add_query_key<C, T>(s, q, query, key, 0, kSteps);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kSteps; k += kPart) {
+      Scores<C> part;
+#pragma unroll
+      for (int m = 0; m < C.row_tiles; ++m) tile::clear(part[m]);
+      add_query_key<C, T>(part, q, query, key, k, k + kPart);
+#pragma unroll
+      for (int m = 0; m < C.row_tiles; ++m) tile::add(s[m], part[m]);
     }
   }
 }

@@ -28,6 +28,14 @@ __device__ inline void clear(float (&x)[kGroups][4]) {
 }
 
 template <int kGroups>
+__device__ inline void add(float (&to)[kGroups][4], const float (&x)[kGroups][4]) {
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) to[n][e] += x[n][e];
+}
+
+template <int kGroups>
 __device__ inline void scale_row(float (&x)[kGroups][4], int r, float factor) {
 #pragma unroll
   for (int n = 0; n < kGroups; ++n) {

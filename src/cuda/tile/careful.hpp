@@ -10,10 +10,14 @@
 
 namespace tessera::cuda::tile {
 
-inline constexpr int kCarefulMaxDim = 256;
+// Columns of a row that one warp takes at a time; rows of more are computed in parts, as they were in the
+// first place.
+inline constexpr int kCarefulColumns = 256;
 
-template <class T>
-__device__ inline void careful_row(const Params& p, int batch, int pack_index, int row) {
+// kLse: it may have come out NaN too.
+template <class T, bool kLse = false>
+__device__ inline void careful_row(const Params& p, int batch, int pack_index, int row,
+                                   int first_column = 0) {
   const BlockView<T> v = block_view<T>(p, batch, pack_index);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const RowIndex at = v.index(row);
@@ -21,7 +25,7 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
   const T* const query = query_row(p, v, at);
   const KeyRange range = key_range(v.band, at.query, at.query);
   SoftmaxState state = empty_softmax();
-  float acc[kCarefulMaxDim / 32] = {};
+  float acc[kCarefulColumns / 32] = {};
 
   for (int j = range.begin; j < range.end; ++j) {
     const T* const key = v.key + j * p.kv.key.strides.row;
@@ -35,17 +39,18 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
     state.sum += prob;
     const T* const value = v.value + j * p.kv.value.strides.row;
 #pragma unroll
-    for (int i = 0; i < kCarefulMaxDim / 32; ++i) {
-      const int d = lane + 32 * i;
+    for (int i = 0; i < kCarefulColumns / 32; ++i) {
+      const int d = first_column + lane + 32 * i;
       if (d < p.sizes.value_dim) acc[i] = fmaf(prob, to_float(value[d]), acc[i] * keep);
     }
   }
   const float keep = join_sink(p, at.head, state);
   const float inverse = inverse_sum(state) * keep;
+  if (kLse && lane == 0) write_lse(p, v, at, log_sum_exp(state));
   T* const out = output_row(p, v, at);
 #pragma unroll
-  for (int i = 0; i < kCarefulMaxDim / 32; ++i) {
-    const int d = lane + 32 * i;
+  for (int i = 0; i < kCarefulColumns / 32; ++i) {
+    const int d = first_column + lane + 32 * i;
     if (d < p.sizes.value_dim) out[d] = from_float<T>(acc[i] * inverse);
   }
 }
