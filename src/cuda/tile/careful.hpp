@@ -12,7 +12,8 @@ namespace tessera::cuda::tile {
 
 inline constexpr int kCarefulMaxDim = 256;
 
-template <class T>
+// kLse: its lse as well, where that came out NaN too.
+template <class T, bool kLse = false>
 __device__ inline void careful_row(const Params& p, int batch, int pack_index, int row) {
   const BlockView<T> v = block_view<T>(p, batch, pack_index);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -47,6 +48,9 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
   for (int i = 0; i < kCarefulMaxDim / 32; ++i) {
     const int d = lane + 32 * i;
     if (d < p.sizes.value_dim) out[d] = from_float<T>(acc[i] * inverse);
+  }
+  if constexpr (kLse) {
+    if (lane == 0) write_lse(p, v, at, log_sum_exp(state));
   }
 }
 

@@ -1,0 +1,171 @@
+// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. Key tiles run downwards:
+//
+//   S(i) ────┐            ┌─ O = P(i) V(i), S(i-1) ─┐
+//   softmax  └─► P(i) ────┘  O added up under S(i-1) └─► P(i-1)
+//
+// The softmax of one warpgroup runs under the products of the other.
+#pragma once
+
+#include "cuda/sm90_f32/epilogue.hpp"
+#include "cuda/sm90_f32/shared.hpp"
+#include "cuda/sm90_f32/softmax.hpp"
+#include "cuda/sm90_f32/walk.hpp"
+
+namespace tessera::cuda::sm90_f32 {
+
+// Policy: what happens to scores (tile/score.hpp).
+template <Config C, class Policy>
+struct Consumer {
+  const F32Params& p;
+  Shared<C>& shared;
+  int warpgroup;
+  unsigned task_count = 0;  // row tiles taken so far
+  unsigned tile_count = 0;  // key tiles taken so far
+  int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
+
+  using Ring = tile::Ring<C.stages>;
+  using TaskRing = tile::RingIndex<kTasks>;
+  static constexpr int kLastBlock = C.value_blocks() - 1;
+
+  __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
+  __device__ const Task& task() const { return shared.task[TaskRing::slot(task_count - 1)]; }
+
+  __device__ void start_scores(Scores<C>& s, unsigned tile) const {
+    shared.key_ring().wait_full(tile);
+    sm90_f32::start_scores<C>(s, matrix_at(shared.query[warpgroup][0]),
+                              matrix_at(shared.key[Ring::slot(tile)][0]));
+  }
+  __device__ void start_output(OutputBlock& o, const Probs<C>& probs, int block) const {
+    sm90_f32::start_output<C>(o, probs,
+                              matrix_at(shared.value[Ring::slot(tile_count)][0] + block * (C.keys * 128)));
+  }
+  __device__ static void add(Output<C>& o, int block, OutputBlock& of_tile, const float (&shrink)[2]) {
+    ptx::pin(of_tile);
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) o[block][n][e] = fmaf(o[block][n][e], shrink[e / 2], of_tile[n][e]);
+  }
+
+  // The thread's rows are worked out anew each time: most tiles need no masking.
+  __device__ void mask(Scores<C>& s, int tile) const {
+    const Params& problem = p.problem;
+    const TileIndex at = task().at;
+    const tile::BlockView<float> view = tile::block_view<float>(problem, at.batch, at.head);
+    const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
+    const int row = first_row(at) + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const tile::RowIndex index = view.index(min(row + 8 * r, view.rows - 1));
+      if constexpr (Policy::kEveryTile) {
+        Policy(problem, view, index).apply(problem, view.band, key0, s, r);
+      } else {
+        const int position = index.query + view.band.offset;
+        Policy::hide(s, r, position - view.band.left - key0,
+                     min(position + view.band.right + 1, view.band.keys) - key0);
+      }
+    }
+  }
+
+  // Key tiles that none of the warpgroup's rows sees.
+  __device__ void pass_over(int hidden) {
+#pragma unroll 1
+    for (; hidden > 0; --hidden, ++tile_count) {
+      shared.key_ring().wait_full(tile_count);
+      shared.value_ring().wait_full(tile_count);
+      __syncwarp();  // no thread of the warp is still waiting when it says that it is done
+      shared.key_ring().release(tile_count);
+      shared.value_ring().release(tile_count);
+    }
+  }
+
+  // From scores that are on their way to O, but for the last block of its columns, which is on its way then.
+  __device__ void multiply(int tile, RowState& rows, Scores<C>& s, Probs<C>& probs, OutputBlock& of_tile,
+                           Output<C>& o, float (&shrink)[2]) const {
+    ptx::wgmma_wait<0>();
+    ptx::pin(s);
+    shared.key_ring().release(tile_count);
+    if (Policy::kEveryTile || tile < unmasked.x || tile >= unmasked.y) mask(s, tile);
+    soften<C>(probs, s, rows, Policy::factor(p.problem), shrink);
+    shared.value_ring().wait_full(tile_count);
+#pragma unroll
+    for (int block = 0; block < kLastBlock; ++block) {
+      start_output(of_tile, probs, block);
+      ptx::wgmma_wait<0>();
+      add(o, block, of_tile, shrink);
+    }
+    start_output(of_tile, probs, kLastBlock);
+  }
+
+  // The last block of a tile's columns.
+  __device__ void settle(OutputBlock& of_tile, Output<C>& o, const float (&shrink)[2]) {
+    shared.value_ring().release(tile_count++);
+    add(o, kLastBlock, of_tile, shrink);
+  }
+
+  // Of at least one key tile. O is added to, and Q released.
+  __device__ void attend(const KeyTiles& range, RowState& rows, Output<C>& o) {
+    Scores<C> s;
+    Probs<C> probs;
+    OutputBlock of_tile;
+    float shrink[2];
+    int tile = range.first + range.count - 1;
+    if constexpr (Policy::kEveryTile) {
+      // What options do to scores branches, and a product may not be under way there.
+      for (; tile >= range.first; --tile) {
+        start_scores(s, tile_count);
+        multiply(tile, rows, s, probs, of_tile, o, shrink);
+        ptx::wgmma_wait<0>();
+        settle(of_tile, o, shrink);
+      }
+      shared.query_empty[warpgroup].arrive();
+    } else {
+      start_scores(s, tile_count);
+      for (; tile > range.first; --tile) {
+        multiply(tile, rows, s, probs, of_tile, o, shrink);
+        start_scores(s, tile_count + 1);
+        ptx::wgmma_wait<1>();
+        settle(of_tile, o, shrink);
+      }
+      multiply(tile, rows, s, probs, of_tile, o, shrink);
+      shared.query_empty[warpgroup].arrive();
+      ptx::wgmma_wait<0>();
+      settle(of_tile, o, shrink);
+    }
+  }
+
+  __device__ void run() {
+    for (;;) {
+      TaskRing::wait(shared.task_there, task_count);
+      ++task_count;
+      const TileIndex at = task().at;
+      if (at.row_tile < 0) return;
+      run_tile(at, task().keys);
+    }
+  }
+
+  // all: the key tiles that some row of the block sees; those of this warpgroup are among them.
+  __device__ void run_tile(const TileIndex& at, const KeyTiles& all) {
+    const tile::KeyRange seen =
+        keys_of(tile::block_view<float>(p.problem, at.batch, at.head), first_row(at), 64);
+    const KeyTiles own = key_tiles<C>(seen);
+    unmasked = sm90::unmasked_tiles<C>(seen);
+    RowState rows = tile::empty_rows();
+    Output<C> o;
+#pragma unroll
+    for (int block = 0; block < C.value_blocks(); ++block) tile::clear(o[block]);
+    shared.query_full[warpgroup].wait((task_count - 1) & 1);
+    if (own.count == 0) {
+      shared.query_empty[warpgroup].arrive();
+      pass_over(all.count);
+    } else {
+      pass_over(all.first + all.count - (own.first + own.count));
+      attend(own, rows, o);
+      pass_over(own.first - all.first);
+    }
+    const bool lost = shared.lost[TaskRing::slot(task_count - 1)] != 0;
+    finish_rows<C>(p.problem, at, first_row(at) + ptx::thread_x() % 128 / 32 * 16, rows, o, lost);
+  }
+};
+
+}  // namespace tessera::cuda::sm90_f32
