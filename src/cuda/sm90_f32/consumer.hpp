@@ -164,7 +164,7 @@ struct Consumer {
       pass_over(own.first - all.first);
     }
     const bool lost = shared.lost[TaskRing::slot(task_count - 1)] != 0;
-    finish_rows<C>(p.problem, at, first_row(at) + ptx::thread_x() % 128 / 32 * 16, rows, o, lost);
+    finish_rows<C>(p, at, first_row(at) + ptx::thread_x() % 128 / 32 * 16, rows, o, lost);
   }
 };
 

@@ -18,12 +18,14 @@ __device__ inline void attend_block(const F32Params& p, char* memory) {
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == C.consumers) {
     if constexpr (C.moves_registers()) ptx::give_registers<C.producer_registers()>();
-    Producer<C> producer{p, shared};
-    producer.run();
+    if (p.aligned != 0) {
+      Producer<C, true>{p, shared}.run();
+    } else {
+      Producer<C, false>{p, shared}.run();
+    }
   } else {
     if constexpr (C.moves_registers()) ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, Policy> consumer{p, shared, warpgroup};
-    consumer.run();
+    Consumer<C, Policy>{p, shared, warpgroup}.run();
   }
 }
 

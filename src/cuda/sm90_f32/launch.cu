@@ -30,7 +30,8 @@ void set_step(const core::Problem& p, const Choice& choice, runtime::Step* out) 
   out->set_params(F32Params{translate(p, pack),
                             sm90::make_schedule(static_cast<int>(choice.row_tiles),
                                                 static_cast<int>(p.kv_heads), static_cast<int>(p.batch),
-                                                std::max(choice.blocks, 1), choice.unequal)});
+                                                std::max(choice.blocks, 1), choice.unequal),
+                            rows_of_16_bytes(p) ? 1 : 0});
   out->place = [](void* params, const core::Addresses& at) {
     place(&static_cast<F32Params*>(params)->problem, at);
     return core::Status{};

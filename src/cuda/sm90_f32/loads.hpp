@@ -8,66 +8,50 @@
 #pragma once
 
 #include "cuda/ptx/async_copy.hpp"
-#include "cuda/ptx/registers.hpp"
 #include "cuda/tile/parts.hpp"
 
 namespace tessera::cuda::sm90_f32 {
 
-// What a thread holds of a block.
-template <int kRows>
-using Piece = float4[kRows / 8];
+// What a thread holds of a block of 64 rows; of one of 32 rows, the first half.
+using Piece = float4[8];
 
-// Rows in global memory, as the producer's threads read them.
-struct Source {
-  int columns;  // that there are; the rest reads as zeros
-  bool vector;  // every four columns lie at a multiple of 16 bytes, and none of four are missing
+// Where that is: row + 8 i and four columns from `column` on.
+struct PieceIndex {
+  int row = static_cast<int>(threadIdx.x) % 128 / 16, column = static_cast<int>(threadIdx.x) % 16 * 4;
+
+  // In a block of shared memory, in bytes.
+  __device__ unsigned offset() const {
+    return static_cast<unsigned>(row * 128 + ((column / 8) ^ row) * 16 + column % 8 * 2);  // row is under 8
+  }
 };
-__device__ inline Source source_of(const Tensor& tensor, const void* rows, int columns) {
-  const long long unaligned = reinterpret_cast<long long>(rows) | tensor.strides.row * 4;
-  return {columns, (unaligned & 15) == 0 && columns % 4 == 0};
-}
 
-__device__ inline float4 load_some(const float* from, int count) {
+// Four columns of a row that has `columns`; from `column` on, and zeros past the end. kAligned: they lie at a
+// multiple of 16 bytes, and none of four are missing.
+template <bool kAligned>
+__device__ inline float4 load_four(const float* row, int column, int columns) {
   float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (count > 0) x.x = from[0];
-  if (count > 1) x.y = from[1];
-  if (count > 2) x.z = from[2];
-  if (count > 3) x.w = from[3];
+  if constexpr (kAligned) {
+    if (column < columns) x = *reinterpret_cast<const float4*>(row + column);
+  } else {
+    if (column < columns) x.x = row[column];
+    if (column + 1 < columns) x.y = row[column + 1];
+    if (column + 2 < columns) x.z = row[column + 2];
+    if (column + 3 < columns) x.w = row[column + 3];
+  }
   return x;
 }
 
-// row_at(r): row r of the block, or null where there is none.
-template <int kCount, class RowAt>
-__device__ inline void load_block(float4 (&x)[kCount], const Source& source, int block, RowAt row_at) {
-  const int thread = ptx::thread_x() % 128, first = thread / 16, column = 64 * block + thread % 16 * 4;
-  if (source.vector) {
+// A block of kRows rows. `address`: where the thread's first row goes in the first part; the other parts lie
+// kPartBytes apart. As soon as x[i] is stored, reload(i) fills it again: so the next block is on its way while
+// this one is stored.
+template <int kPartBytes, int kRows, class Reload>
+__device__ inline void store_block(Piece& x, unsigned address, unsigned& lost, Reload reload) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float* const row = row_at(first + 8 * i);
-      x[i] = row != nullptr && column < source.columns ? *reinterpret_cast<const float4*>(row + column)
-                                                       : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float* const row = row_at(first + 8 * i);
-      x[i] = load_some(row + column, row != nullptr ? source.columns - column : 0);
-    }
-  }
-}
-
-// to: the block in the first part; the other parts lie kPartBytes apart.
-template <int kPartBytes, int kCount>
-__device__ inline void store_block(const float4 (&x)[kCount], const char* to, unsigned& lost) {
-  const int thread = ptx::thread_x() % 128, row = thread / 16, column = thread % 16 * 4;
-  const unsigned address =
-      ptx::shared_address(to) +
-      static_cast<unsigned>(row * 128 + ((column / 8) ^ row) * 16 + column % 8 * 2);  // row is under 8
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < kRows / 8; ++i) {
     unsigned left[tile::kParts], right[tile::kParts];
     tile::split(make_float2(x[i].x, x[i].y), left, lost);
     tile::split(make_float2(x[i].z, x[i].w), right, lost);
+    reload(i);
 #pragma unroll
     for (int part = 0; part < tile::kParts; ++part)
       ptx::store_shared_8(address + part * kPartBytes + i * 1024, static_cast<int>(left[part]),
