@@ -32,6 +32,7 @@ __device__ inline void pin(float (&registers)[n][4]) {
 
 // One product, 16 deep, for kColumns columns of B.
 //   from_shared: D = A B^T (+ D), A and B both with the summed dimension along their rows: Q K
+//   rows_from_registers: the same with A in registers
 //   from_registers: D = A B (+ D), B with the summed dimension across its rows: P V
 template <class T, int kColumns>
 struct Wgmma;
@@ -84,6 +85,15 @@ struct Wgmma;
                    ", 0;\n"                                                                              \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G     \
                    "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 1;\n}"                       \
+                   : TESSERA_D##G                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
+    }                                                                                                    \
+    __device__ static void rows_from_registers(float (&d)[N / 8][4], const unsigned (&a)[4],             \
+                                               unsigned long long b, bool add) {                         \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I5                                            \
+                   ", 0;\n"                                                                              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G     \
+                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 0;\n}"                       \
                    : TESSERA_D##G                                                                        \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
     }                                                                                                    \

@@ -18,6 +18,7 @@ struct Config {
   int consumers;       // warpgroups, 64 query rows each
   int keys;            // of a K/V tile
   int stages;          // K and V tiles in shared memory at a time
+  int held;            // parts of Q that a consumer holds in registers
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
@@ -35,15 +36,20 @@ struct Config {
   // The register file holds 64 K registers; a block is alone on its SM. Three warpgroups start with 168 each;
   // two have as many as a thread can have.
   TESSERA_CONSTEXPR bool moves_registers() const { return consumers == 2; }
-  TESSERA_CONSTEXPR int producer_registers() const { return 88; }
-  TESSERA_CONSTEXPR int consumer_registers() const { return 208; }
+  TESSERA_CONSTEXPR int producer_registers() const { return dim == 64 ? 104 : 88; }
+  TESSERA_CONSTEXPR int consumer_registers() const { return dim == 64 ? 200 : 208; }
 };
 
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {256, 256}};
 
 TESSERA_CONSTEXPR Config config_for(int dim, int value_dim) {
-  if (dim > 128) return {.dim = dim, .value_dim = value_dim, .consumers = 1, .keys = 32, .stages = 1};
-  return {.dim = dim, .value_dim = value_dim, .consumers = 2, .keys = 64, .stages = dim == 64 ? 2 : 1};
+  if (dim > 128) return {.dim = dim, .value_dim = value_dim, .consumers = 1, .keys = 32, .stages = 1, .held = 0};
+  return {.dim = dim,
+          .value_dim = value_dim,
+          .consumers = 2,
+          .keys = 64,
+          .stages = dim == 64 ? 2 : 1,
+          .held = dim == 64 ? 3 : 1};
 }
 
 }  // namespace tessera::cuda::sm90_f32

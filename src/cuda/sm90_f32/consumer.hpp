@@ -25,26 +25,24 @@ struct Consumer {
 
   using Ring = tile::Ring<C.stages>;
   using TaskRing = tile::RingIndex<kTasks>;
-  static constexpr int kLastBlock = C.value_blocks() - 1;
 
   __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   __device__ const Task& task() const { return shared.task[TaskRing::slot(task_count - 1)]; }
 
-  __device__ void start_scores(Scores<C>& s, unsigned tile) const {
-    shared.key_ring().wait_full(tile);
-    sm90_f32::start_scores<C>(s, matrix_at(shared.query[warpgroup][0]),
-                              matrix_at(shared.key[Ring::slot(tile)][0]));
+  __device__ void start_scores(Scores<C>& s, const Query<C>& held) const {
+    shared.key_ring().wait_full(tile_count);
+    sm90_f32::start_scores<C>(s, held, matrix_at(shared.query[warpgroup][0]),
+                              matrix_at(shared.key[Ring::slot(tile_count)][0]));
   }
   __device__ void start_output(OutputBlock& o, const Probs<C>& probs, int block) const {
     sm90_f32::start_output<C>(o, probs,
                               matrix_at(shared.value[Ring::slot(tile_count)][0] + block * (C.keys * 128)));
   }
-  __device__ static void add(Output<C>& o, int block, OutputBlock& of_tile, const float (&shrink)[2]) {
-    ptx::pin(of_tile);
+  __device__ static void add(OutputBlock& o, const OutputBlock& of_tile, const float (&shrink)[2]) {
 #pragma unroll
     for (int n = 0; n < 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) o[block][n][e] = fmaf(o[block][n][e], shrink[e / 2], of_tile[n][e]);
+      for (int e = 0; e < 4; ++e) o[n][e] = fmaf(o[n][e], shrink[e / 2], of_tile[n][e]);
   }
 
   // The thread's rows are worked out anew each time: most tiles need no masking.
@@ -79,59 +77,35 @@ struct Consumer {
     }
   }
 
-  // From scores that are on their way to O, but for the last block of its columns, which is on its way then.
-  __device__ void multiply(int tile, RowState& rows, Scores<C>& s, Probs<C>& probs, OutputBlock& of_tile,
-                           Output<C>& o, float (&shrink)[2]) const {
-    ptx::wgmma_wait<0>();
-    ptx::pin(s);
-    shared.key_ring().release(tile_count);
-    if (Policy::kEveryTile || tile < unmasked.x || tile >= unmasked.y) mask(s, tile);
-    soften<C>(probs, s, rows, Policy::factor(p.problem), shrink);
-    shared.value_ring().wait_full(tile_count);
-#pragma unroll
-    for (int block = 0; block < kLastBlock; ++block) {
-      start_output(of_tile, probs, block);
-      ptx::wgmma_wait<0>();
-      add(o, block, of_tile, shrink);
-    }
-    start_output(of_tile, probs, kLastBlock);
-  }
-
-  // The last block of a tile's columns.
-  __device__ void settle(OutputBlock& of_tile, Output<C>& o, const float (&shrink)[2]) {
-    shared.value_ring().release(tile_count++);
-    add(o, kLastBlock, of_tile, shrink);
-  }
-
   // Of at least one key tile. O is added to, and Q released.
   __device__ void attend(const KeyTiles& range, RowState& rows, Output<C>& o) {
-    Scores<C> s;
-    Probs<C> probs;
-    OutputBlock of_tile;
-    float shrink[2];
-    int tile = range.first + range.count - 1;
-    if constexpr (Policy::kEveryTile) {
-      // What options do to scores branches, and a product may not be under way there.
-      for (; tile >= range.first; --tile) {
-        start_scores(s, tile_count);
-        multiply(tile, rows, s, probs, of_tile, o, shrink);
+    Query<C> held;
+    hold_query<C>(held, shared.query[warpgroup][0]);
+    if (C.held == tile::kParts) shared.query_empty[warpgroup].arrive();
+    for (int tile = range.first + range.count - 1; tile >= range.first; --tile, ++tile_count) {
+      Probs<C> probs;
+      float shrink[2];
+      {
+        Scores<C> s;
+        start_scores(s, held);
         ptx::wgmma_wait<0>();
-        settle(of_tile, o, shrink);
+        ptx::pin(s);
+        shared.key_ring().release(tile_count);
+        if (Policy::kEveryTile || tile < unmasked.x || tile >= unmasked.y) mask(s, tile);
+        soften<C>(probs, s, rows, Policy::factor(p.problem), shrink);
       }
-      shared.query_empty[warpgroup].arrive();
-    } else {
-      start_scores(s, tile_count);
-      for (; tile > range.first; --tile) {
-        multiply(tile, rows, s, probs, of_tile, o, shrink);
-        start_scores(s, tile_count + 1);
-        ptx::wgmma_wait<1>();
-        settle(of_tile, o, shrink);
+      shared.value_ring().wait_full(tile_count);
+#pragma unroll
+      for (int block = 0; block < C.value_blocks(); ++block) {
+        OutputBlock of_tile;
+        start_output(of_tile, probs, block);
+        ptx::wgmma_wait<0>();
+        ptx::pin(of_tile);
+        if (block == C.value_blocks() - 1) shared.value_ring().release(tile_count);
+        add(o[block], of_tile, shrink);
       }
-      multiply(tile, rows, s, probs, of_tile, o, shrink);
-      shared.query_empty[warpgroup].arrive();
-      ptx::wgmma_wait<0>();
-      settle(of_tile, o, shrink);
     }
+    if (C.held < tile::kParts) shared.query_empty[warpgroup].arrive();
   }
 
   __device__ void run() {

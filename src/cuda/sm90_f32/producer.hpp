@@ -98,14 +98,9 @@ struct Producer {
 #pragma unroll
     for (int i = 0; i < 8; ++i) load_query(x, i, view, first, 0);
 #pragma unroll 1
-    for (int n = 0; n < kQueryBlocks; ++n)
-      store_query(x, n, [&](int i) {
-        if (n + 1 < kQueryBlocks) {
-          load_query(x, i, view, first, n + 1);
-        } else {
-          load_tile(x, i, view, keys, tile, 0);
-        }
-      });
+    for (int n = 0; n + 1 < kQueryBlocks; ++n)
+      store_query(x, n, [&](int i) { load_query(x, i, view, first, n + 1); });
+    store_query(x, kQueryBlocks - 1, [&](int i) { load_tile(x, i, view, keys, tile, 0); });
 #pragma unroll 1
     for (; tile >= range.first; --tile, ++tile_count) {
 #pragma unroll 1

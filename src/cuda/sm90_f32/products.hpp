@@ -3,10 +3,12 @@
 #pragma once
 
 #include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/matrix.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/ptx/wgmma.hpp"
 #include "cuda/sm90_f32/config.hpp"
 #include "cuda/tile/accumulator.hpp"
+#include "cuda/tile/fragments.hpp"
 #include "cuda/tile/parts.hpp"
 
 namespace tessera::cuda::sm90_f32 {
@@ -15,31 +17,52 @@ namespace tessera::cuda::sm90_f32 {
 template <Config C>
 struct Fragments {  // NVRTC takes them as parameters of functions only by way of a class
   using Scores = tile::Accumulator<C.keys>;
+  using Query = unsigned[C.held > 0 ? C.held : 1][C.dim / 16][4];  // parts as A operands
   using Probs = unsigned[tile::kParts][C.keys / 16][4];
   using Output = float[C.value_blocks()][8][4];  // by blocks of 64 columns
 };
 template <Config C>
 using Scores = typename Fragments<C>::Scores;
 template <Config C>
+using Query = typename Fragments<C>::Query;
+template <Config C>
 using Probs = typename Fragments<C>::Probs;
 template <Config C>
 using Output = typename Fragments<C>::Output;
 using OutputBlock = tile::Accumulator<64>;
 
-// S = Q K, of 64 query rows and a tile of K.
+// The parts of Q that are held in registers; rows: 64 of the warpgroup, in shared memory.
 template <Config C>
-__device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& query,
+__device__ inline void hold_query(Query<C>& held, const char* rows) {
+  const int lane = ptx::thread_x() % 32;
+  const tile::FragmentIndex at = tile::ldmatrix_a(lane);
+  const unsigned row = ptx::shared_address(rows) + (ptx::thread_x() % 128 / 32 * 16 + at.row) * 128;
+#pragma unroll
+  for (int part = 0; part < C.held; ++part)
+#pragma unroll
+    for (int k = 0; k < C.dim / 16; ++k)
+      ptx::load_matrix_x4(held[part][k], row + part * C.query_part() + k / 4 * (64 * 128) +
+                                             ((k % 4 * 2 + at.column) ^ (at.row & 7)) * 16);
+}
+
+// S = Q K, of 64 query rows and a tile of K. query: where the parts are that are not held.
+template <Config C>
+__device__ inline void start_scores(Scores<C>& s, const Query<C>& held, const ptx::MatrixDescriptor& query,
                                     const ptx::MatrixDescriptor& key) {
+  using Product = ptx::Wgmma<__nv_bfloat16, C.keys>;
   ptx::wgmma_fence();
 #pragma unroll
   for (int i = 0; i < tile::kProducts; ++i) {
-    constexpr int kSteps = C.dim / 16;
     const tile::ProductOfParts of = tile::product_of_parts(i);
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k)
-      ptx::Wgmma<__nv_bfloat16, C.keys>::from_shared(
-          s, query.at(of.a * C.query_part() + k / 4 * 64 * 128 + k % 4 * 32),
-          key.at(of.b * C.key_part() + k / 4 * C.keys * 128 + k % 4 * 32), i + k > 0);
+    for (int k = 0; k < C.dim / 16; ++k) {
+      const unsigned long long b = key.at(of.b * C.key_part() + k / 4 * C.keys * 128 + k % 4 * 32);
+      if (of.a < C.held) {
+        Product::rows_from_registers(s, held[of.a][k], b, i + k > 0);
+      } else {
+        Product::from_shared(s, query.at(of.a * C.query_part() + k / 4 * 64 * 128 + k % 4 * 32), b, i + k > 0);
+      }
+    }
   }
   ptx::wgmma_commit();
 }
