@@ -41,10 +41,10 @@ core::Status supports(const core::Problem& p) {
   return within_limits(p);
 }
 
-Config config_of(const core::Problem& p) {
+Config config_of(const core::Problem& p, Variant variant) {
   std::size_t row = 0;
   while (p.dim > kHeadDims[row].dim || p.value_dim > kHeadDims[row].value_dim) ++row;
-  return config_for(kHeadDims[row].dim, kHeadDims[row].value_dim);
+  return config_for(kHeadDims[row].dim, kHeadDims[row].value_dim, variant);
 }
 
 std::string words(const core::Sizes& p, const Choice& c) {
@@ -72,9 +72,9 @@ constexpr double kRate = 0.1;
 }  // namespace
 
 Choice choose(const core::Problem& p, int sms) {
-  const bool general = !plain_scores(p) || p.scoring.scale <= 0;
-  const Config config = config_of(p);
-  Choice c{general ? Variant::general : Variant::plain,
+  const Variant variant = !plain_scores(p) || p.scoring.scale <= 0 ? Variant::general : Variant::plain;
+  const Config config = config_of(p, variant);
+  Choice c{variant,
            config,
            divide_up(p.queries * p.group(), config.rows()),
            0,

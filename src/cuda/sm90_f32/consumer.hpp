@@ -45,6 +45,22 @@ struct Consumer {
       for (int e = 0; e < 4; ++e) o[n][e] = fmaf(o[n][e], shrink[e / 2], of_tile[n][e]);
   }
 
+  // The last block of O's columns, where it is in shared memory: each thread has its own there.
+  __device__ void shelve(const OutputBlock& o) const {
+    if constexpr (C.shelved == 1)
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+        shared.shelf[0][n][ptx::thread_x()] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
+  }
+  __device__ void take(OutputBlock& o) const {
+    if constexpr (C.shelved == 1)
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const float4 x = shared.shelf[0][n][ptx::thread_x()];
+        o[n][0] = x.x, o[n][1] = x.y, o[n][2] = x.z, o[n][3] = x.w;
+      }
+  }
+
   // The thread's rows are worked out anew each time: most tiles need no masking.
   __device__ void mask(Scores<C>& s, int tile) const {
     const Params& problem = p.problem;
@@ -102,7 +118,14 @@ struct Consumer {
         ptx::wgmma_wait<0>();
         ptx::pin(of_tile);
         if (block == C.value_blocks() - 1) shared.value_ring().release(tile_count);
-        add(o[block], of_tile, shrink);
+        if (block < C.value_blocks() - C.shelved) {
+          add(o[block], of_tile, shrink);
+        } else {
+          OutputBlock before;
+          take(before);
+          add(before, of_tile, shrink);
+          shelve(before);
+        }
       }
     }
     if (C.held < tile::kParts) shared.query_empty[warpgroup].arrive();
@@ -128,6 +151,7 @@ struct Consumer {
     Output<C> o;
 #pragma unroll
     for (int block = 0; block < C.value_blocks(); ++block) tile::clear(o[block]);
+    shelve(o[C.value_blocks() - 1]);
     shared.query_full[warpgroup].wait((task_count - 1) & 1);
     if (own.count == 0) {
       shared.query_empty[warpgroup].arrive();
@@ -137,6 +161,7 @@ struct Consumer {
       attend(own, rows, o);
       pass_over(own.first - all.first);
     }
+    take(o[C.value_blocks() - 1]);
     const bool lost = shared.lost[TaskRing::slot(task_count - 1)] != 0;
     finish_rows<C>(p, at, first_row(at) + ptx::thread_x() % 128 / 32 * 16, rows, o, lost);
   }

@@ -17,9 +17,9 @@ struct PolicyOf<Variant::general> {
 };
 
 template <int kDim, int kValueDim, Variant kVariant>
-__global__ void __launch_bounds__(config_for(kDim, kValueDim).threads(), 1)
+__global__ void __launch_bounds__(config_for(kDim, kValueDim, kVariant).threads(), 1)
     attend(const __grid_constant__ F32Params p) {
-  constexpr Config kConfig = config_for(kDim, kValueDim);
+  constexpr Config kConfig = config_for(kDim, kValueDim, kVariant);
   static_assert(sizeof(Shared<kConfig>) == kConfig.shared_bytes());
   static_assert(sizeof(Shared<kConfig>) <= sm90::kMostSharedBytes);
   extern __shared__ __align__(1024) char shared[];

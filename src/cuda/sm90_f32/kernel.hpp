@@ -25,7 +25,7 @@ __device__ inline void attend_block(const F32Params& p, char* memory) {
     }
   } else {
     if constexpr (C.moves_registers()) ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, Policy>{p, shared, warpgroup}.run();
+    Consumer<C, Policy>{p, shared, C.consumers == 1 ? 0 : warpgroup}.run();
   }
 }
 
