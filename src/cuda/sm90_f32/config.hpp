@@ -19,7 +19,7 @@ struct Config {
   int keys;            // of a K/V tile
   int stages;          // K and V tiles in shared memory at a time
   int held;            // parts of Q that a consumer holds in registers
-  int shelved = 0;     // blocks of O's columns for which there are none: they are in shared memory
+  int shelved = 0;     // 1: the last block of O's columns is in shared memory, for want of registers
 
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
   TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
@@ -32,7 +32,8 @@ struct Config {
   TESSERA_CONSTEXPR int value_part() const { return value_blocks() * keys * 128; }
   // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return 3 * (consumers * query_part() + stages * (key_part() + value_part())) + shelved * 64 * 64 * 4 + 1024;
+    return 3 * (consumers * query_part() + stages * (key_part() + value_part())) + shelved * 64 * 64 * 4 +
+           1024;
   }
   // The register file holds 64 K registers; a block is alone on its SM. Three warpgroups start with 168 each;
   // two have as many as a thread can have.

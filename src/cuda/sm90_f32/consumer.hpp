@@ -50,13 +50,13 @@ struct Consumer {
     if constexpr (C.shelved == 1)
 #pragma unroll
       for (int n = 0; n < 8; ++n)
-        shared.shelf[0][n][ptx::thread_x()] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
+        shared.shelf[n][ptx::thread_x()] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
   }
   __device__ void take(OutputBlock& o) const {
     if constexpr (C.shelved == 1)
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
-        const float4 x = shared.shelf[0][n][ptx::thread_x()];
+        const float4 x = shared.shelf[n][ptx::thread_x()];
         o[n][0] = x.x, o[n][1] = x.y, o[n][2] = x.z, o[n][3] = x.w;
       }
   }
@@ -162,6 +162,7 @@ struct Consumer {
       pass_over(own.first - all.first);
     }
     take(o[C.value_blocks() - 1]);
+    scale_row_max(rows, Policy::factor(p.problem));
     const bool lost = shared.lost[TaskRing::slot(task_count - 1)] != 0;
     finish_rows<C>(p, at, first_row(at) + ptx::thread_x() % 128 / 32 * 16, rows, o, lost);
   }

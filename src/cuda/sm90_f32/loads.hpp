@@ -42,8 +42,8 @@ __device__ inline float4 load_four(const float* row, int column, int columns) {
 }
 
 // A block of kRows rows. `address`: where the thread's first row goes in the first part; the other parts lie
-// kPartBytes apart. As soon as x[i] is stored, reload(i) fills it again: so the next block is on its way while
-// this one is stored.
+// kPartBytes apart. As soon as x[i] is stored, reload(i) fills it again: so the next block is on its way
+// while this one is stored.
 template <int kPartBytes, int kRows, class Reload>
 __device__ inline void store_block(Piece& x, unsigned address, unsigned& lost, Reload reload) {
 #pragma unroll

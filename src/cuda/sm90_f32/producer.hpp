@@ -1,6 +1,7 @@
 // The producer: a warpgroup that tells the consumers which row tile is next, loads its Q, K and V and stores
 // them in parts, as soon as there is room for them. Blocks of 64 columns follow each other: those of Q, then
-// for every key tile those of K and of V. While one is stored, the next is on its way into the same registers.
+// for every key tile those of K and of V. While one is stored, the next is on its way into the same
+// registers.
 #pragma once
 
 #include "cuda/sm90_f32/loads.hpp"
@@ -36,13 +37,15 @@ struct Producer {
   __device__ void load_tile(Piece& x, int i, const View& view, int keys, int tile, int block) const {
     if (i >= C.keys / 8) return;
     const bool is_key = block < C.blocks();
-    const long long stride = ptx::opaque(is_key ? p.problem.kv.key.strides.row : p.problem.kv.value.strides.row);
+    const long long stride =
+        ptx::opaque(is_key ? p.problem.kv.key.strides.row : p.problem.kv.value.strides.row);
     const int columns = is_key ? p.problem.sizes.dim : p.problem.sizes.value_dim;
     const int row = tile * C.keys + index.row + 8 * i;
-    const bool there = static_cast<unsigned>(row) < static_cast<unsigned>(keys);  // also no tile before the first
-    x[i] = load_four<kAligned>((is_key ? view.key : view.value) + row * stride,
-                               (is_key ? block : block - C.blocks()) * 64 + index.column,
-                               there ? columns : 0);
+    const bool there =
+        static_cast<unsigned>(row) < static_cast<unsigned>(keys);  // also no tile before the first
+    x[i] =
+        load_four<kAligned>((is_key ? view.key : view.value) + row * stride,
+                            (is_key ? block : block - C.blocks()) * 64 + index.column, there ? columns : 0);
   }
 
   // All that this thread stored can be read; and it is known if something got lost.

@@ -60,7 +60,8 @@ __device__ inline void start_scores(Scores<C>& s, const Query<C>& held, const pt
       if (of.a < C.held) {
         Product::rows_from_registers(s, held[of.a][k], b, i + k > 0);
       } else {
-        Product::from_shared(s, query.at(of.a * C.query_part() + k / 4 * 64 * 128 + k % 4 * 32), b, i + k > 0);
+        Product::from_shared(s, query.at(of.a * C.query_part() + k / 4 * 64 * 128 + k % 4 * 32), b,
+                             i + k > 0);
       }
     }
   }

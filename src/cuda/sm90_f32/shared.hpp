@@ -19,7 +19,7 @@ struct Shared {
   alignas(1024) char query[C.consumers][tile::kParts][C.query_part()];
   alignas(1024) char key[C.stages][tile::kParts][C.key_part()];
   alignas(1024) char value[C.stages][tile::kParts][C.value_part()];
-  float4 shelf[C.shelved][8][128];  // of every thread of the consumer
+  float4 shelf[C.shelved > 0 ? 8 : 1][C.shelved > 0 ? 128 : 1];  // of every thread of the consumer, if any
   // Full: every warp of the producer has stored its part of it. Empty: all threads of its warpgroup are done
   // with it; of K and V, a lane of each consumer warp says so.
   tile::Barrier query_full[C.consumers], query_empty[C.consumers];

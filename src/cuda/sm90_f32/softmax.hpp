@@ -6,13 +6,12 @@
 
 namespace tessera::cuda::sm90_f32 {
 
+// The row max is that of the scores as they are; scale_row_max gives it the unit that others expect. Scores
+// are taken off it before they are scaled: so that of the largest P is exactly 1, and where it is nearly all
+// of a row, O is V to the last bit.
 using tile::RowState;
 
-// P may grow so far above 1 (2^8) before exponents are taken against another row max: a row that rises in
-// many small steps would have an error of exp2 in each.
-inline constexpr float kMostExponent = 8.0f;
-
-// What was summed so far has to be multiplied by `shrink`.
+// What was summed so far has to be multiplied by `shrink`. `factor` turns scores into exponents of 2.
 template <int kGroups>
 __device__ inline void raise_row_max(const float (&s)[kGroups][4], RowState& rows, float factor,
                                      float (&shrink)[2]) {
@@ -20,12 +19,19 @@ __device__ inline void raise_row_max(const float (&s)[kGroups][4], RowState& row
   tile::find_largest<4>(s, largest, 0, 2);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float most = fmaxf(largest[r] * factor, tile::kLowest);  // a row that sees nothing yet: finite
-    shrink[r] = tile::move_row_max(rows, r, most > rows.row_max[r] + kMostExponent ? most : rows.row_max[r]);
+    const float before = rows.row_max[r];
+    rows.row_max[r] = fmaxf(largest[r], before);  // of a row that sees nothing yet: tile::kLowest
+    shrink[r] = ptx::exp2_approx((before - rows.row_max[r]) * factor);
+    rows.sum[r] *= shrink[r];
   }
 }
 
-// Scores to P. `factor` turns scores into exponents of 2.
+__device__ inline void scale_row_max(RowState& rows, float factor) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) rows.row_max[r] = fmaxf(rows.row_max[r] * factor, tile::kLowest);
+}
+
+// Scores to P.
 template <Config C>
 __device__ inline void soften(Probs<C>& probs, const Scores<C>& s, RowState& rows, float factor,
                               float (&shrink)[2]) {
@@ -35,8 +41,8 @@ __device__ inline void soften(Probs<C>& probs, const Scores<C>& s, RowState& row
   for (int n = 0; n < C.keys / 8; ++n)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], factor, -rows.row_max[r]));
-      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], factor, -rows.row_max[r]));
+      const float x = ptx::exp2_approx((s[n][2 * r] - rows.row_max[r]) * factor);
+      const float y = ptx::exp2_approx((s[n][2 * r + 1] - rows.row_max[r]) * factor);
       sum[r] += x + y;
       unsigned words[tile::kParts];
       tile::split(make_float2(x, y), words);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/host_device.hpp"
 
 namespace tessera::cuda::tile {
 
