@@ -70,7 +70,8 @@ TEST(Sm90F32, TakesAllOfF32ToHeadDim256OnItsArchAlone) {
         "b8 h32/8 q1 k4096 d128 f32", "b1 h2 q65 k70 d256 f32",
         "b2 h3 q70 k90 d64 f32 mask=boolean:heads-queries-keys layout=padded",
         "b3 h6/2 q65 k130 d72 v40 f32 causal=bottom-right softcap=20 mask=additive lengths alibi sinks",
-        "b1 h2 q96 k130 d64 f32 scale=-0.125", "b2 h2 q5 k0 d64 f32"}) {
+        "b1 h2 q96 k130 d64 f32 scale=-0.125", "b2 h2 q5 k0 d64 f32", "b2 h2 q0 k5 d64 f32 causal=top-left",
+        "b0 h2 q5 k5 d64 f32"}) {
     EXPECT_EQ(planned(problem(words), 90).kernel, "sm90_f32") << words;
     EXPECT_NE(planned(problem(words), 80).kernel, "sm90_f32") << words;
   }
