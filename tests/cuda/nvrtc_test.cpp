@@ -23,8 +23,9 @@ const fs::path kSources = TESSERA_SOURCES;  // the folder src
 
 // The host's, in folders of kernels.
 const std::set<std::string> kHostHeaders = {
-    "cuda/ladder/rows.hpp", "cuda/sm80/choose.hpp",        "cuda/sm80_f32/choose.hpp", "cuda/sm90/choose.hpp",
-    "cuda/sm90/launch.hpp", "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp"};
+    "cuda/ladder/rows.hpp",     "cuda/mask/plan.hpp",          "cuda/sm80/choose.hpp",    "cuda/sm80_f32/choose.hpp",
+    "cuda/sm90/choose.hpp",     "cuda/sm90/launch.hpp",        "cuda/sm90/make_schedule.hpp",
+    "cuda/sm90/tensors.hpp",    "cuda/sm90_f32/choose.hpp",    "cuda/sm90_f32/launch.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -53,7 +54,11 @@ const std::vector<Folder> kArchs = {
      "compute_90a",
      "cuda/sm90/instance.hpp",
      {"attend<Element::bf16, 64, 64, Variant::plain>",
-      "attend_split<Element::f16, 64, 64, Variant::narrow>"}}};
+      "attend_split<Element::f16, 64, 64, Variant::narrow>"}},
+    {"sm90_f32",
+     "compute_90a",
+     "cuda/sm90_f32/instance.hpp",
+     {"attend<64, 64, Variant::plain>", "attend<256, 256, Variant::general>"}}};
 
 std::vector<std::string> kernel_headers(const Folder& folder) {
   std::vector<std::string> names;

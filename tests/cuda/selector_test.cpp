@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -165,15 +166,18 @@ TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
   if (!cuda::runtime::in_build()) GTEST_SKIP() << "this build has no CUDA kernels";
   const Pretend pretend({gpu_of(90)});
   std::string error;
-  const auto c = cases::parse("b2 h8 q512 d64 f16 lengths", &error);
-  ASSERT_TRUE(c.has_value()) << error;
   int judged = 0;
-  for (const tessera_dtype lengths : {TESSERA_I32, TESSERA_I64}) {
-    tessera_attention attention = cases::shape_only(*c);
-    attention.key_lengths.dtype = lengths;
-    for (const char* kernel : {"sm90", "sm80", "scalar", "persistent"})
-      judged += holds_every_address(kernel, attention, pretend) ? 1 : 0;
-  }
+  const auto judge = [&](const char* words, std::initializer_list<const char*> kernels) {
+    const auto c = cases::parse(words, &error);
+    ASSERT_TRUE(c.has_value()) << error;
+    for (const tessera_dtype lengths : {TESSERA_I32, TESSERA_I64}) {
+      tessera_attention attention = cases::shape_only(*c);
+      attention.key_lengths.dtype = lengths;
+      for (const char* kernel : kernels) judged += holds_every_address(kernel, attention, pretend) ? 1 : 0;
+    }
+  };
+  judge("b2 h8 q512 d64 f16 lengths", {"sm90", "sm80", "scalar", "persistent"});
+  judge("b2 h8 q512 d64 f32 lengths", {"sm90_f32"});
   EXPECT_GE(judged, 6);
 }
 

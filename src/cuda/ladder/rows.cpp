@@ -105,11 +105,10 @@ core::Kernel scalar_row() {
       row_of({1, "scalar", "ladder::scalar<", "one thread a query row; every option, dtype and head dim"},
              within_limits, scalar_rung);
   row.estimate = [](const core::Problem& p, const core::Device& device) -> core::Estimate {
-    constexpr double kRate = 0.004;  // of the row time that estimate.hpp counts in
-    constexpr double kAtOnce =
-        300.0;  // rows of an SM: fewer take as long, which is how long one waits for memory
-    const double rows = rounds(p.queries * p.heads * p.batch, gpu_of(device).sms);
-    return {std::max(rows, kAtOnce) * row_us(p) / kRate, ""};
+    constexpr double kRate = 0.004;    // of the row time that estimate.hpp counts in
+    constexpr double kAlone = 60'000;  // rows in the time of a single one, which one thread takes
+    const double full = rounds(p.queries * p.heads * p.batch, gpu_of(device).sms) / kRate;
+    return {std::max(full, kAlone) * row_us(p), ""};
   };
   return row;
 }

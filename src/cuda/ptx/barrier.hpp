@@ -21,6 +21,12 @@ __device__ inline void barrier_expect(unsigned barrier, unsigned bytes) {
                : "memory");
 }
 
+// What this thread stored to shared memory is there for the tensor cores, which reach it by another way, as
+// soon as a barrier says that it was stored.
+__device__ inline void fence_for_tensor_cores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Waits until the phase of this parity (0, 1, 0, ...) is complete.
 __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
   asm volatile(

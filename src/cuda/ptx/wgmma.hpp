@@ -32,14 +32,15 @@ __device__ inline void pin(float (&registers)[n][4]) {
 
 // One product, 16 deep, for kColumns columns of B.
 //   from_shared: D = A B^T (+ D), A and B both with the summed dimension along their rows: Q K
+//   rows_from_registers: the same with A in registers
 //   from_registers: D = A B (+ D), B with the summed dimension across its rows: P V
 template <class T, int kColumns>
 struct Wgmma;
 
 // A thread holds eight registers of every 16 columns. Ln: the names of the first 8 n, Dn: the operands.
-#define TESSERA_L4                                                         \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TESSERA_L2 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define TESSERA_L4 \
+  TESSERA_L2 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define TESSERA_L5 TESSERA_L4 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define TESSERA_L6 TESSERA_L5 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define TESSERA_L8 \
@@ -55,7 +56,8 @@ struct Wgmma;
 #define TESSERA_OPERANDS(i)                                                                          \
   "+f"(d[i / 4][0]), "+f"(d[i / 4][1]), "+f"(d[i / 4][2]), "+f"(d[i / 4][3]), "+f"(d[i / 4 + 1][0]), \
       "+f"(d[i / 4 + 1][1]), "+f"(d[i / 4 + 1][2]), "+f"(d[i / 4 + 1][3])
-#define TESSERA_D4 TESSERA_OPERANDS(0), TESSERA_OPERANDS(8), TESSERA_OPERANDS(16), TESSERA_OPERANDS(24)
+#define TESSERA_D2 TESSERA_OPERANDS(0), TESSERA_OPERANDS(8)
+#define TESSERA_D4 TESSERA_D2, TESSERA_OPERANDS(16), TESSERA_OPERANDS(24)
 #define TESSERA_D5 TESSERA_D4, TESSERA_OPERANDS(32)
 #define TESSERA_D6 TESSERA_D5, TESSERA_OPERANDS(40)
 #define TESSERA_D8 TESSERA_D6, TESSERA_OPERANDS(48), TESSERA_OPERANDS(56)
@@ -86,11 +88,21 @@ struct Wgmma;
                    : TESSERA_D##G                                                                        \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
     }                                                                                                    \
+    __device__ static void rows_from_registers(float (&d)[N / 8][4], const unsigned (&a)[4],             \
+                                               unsigned long long b, bool add) {                         \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I5                                            \
+                   ", 0;\n"                                                                              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" TESSERA_L##G     \
+                   "}, {" I0 ", " I1 ", " I2 ", " I3 "}, " I4 ", add, 1, 1, 0;\n}"                       \
+                   : TESSERA_D##G                                                                        \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
+    }                                                                                                    \
   };
 #define TESSERA_WGMMA(...)                     \
   TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__) \
   TESSERA_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__)
 
+TESSERA_WGMMA(32, 2, "%16", "%17", "%18", "%19", "%20", "%21")
 TESSERA_WGMMA(64, 4, "%32", "%33", "%34", "%35", "%36", "%37")
 TESSERA_WGMMA(80, 5, "%40", "%41", "%42", "%43", "%44", "%45")
 TESSERA_WGMMA(96, 6, "%48", "%49", "%50", "%51", "%52", "%53")
@@ -101,6 +113,8 @@ TESSERA_WGMMA(256, 16, "%128", "%129", "%130", "%131", "%132", "%133")
 #undef TESSERA_WGMMA
 #undef TESSERA_WGMMA_OF
 #undef TESSERA_OPERANDS
+#undef TESSERA_L2
+#undef TESSERA_D2
 #undef TESSERA_L4
 #undef TESSERA_D4
 #undef TESSERA_L5

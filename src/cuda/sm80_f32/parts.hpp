@@ -13,21 +13,16 @@
 #pragma once
 
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/parts.hpp"
 
 namespace tessera::cuda::sm80_f32 {
 
 using Part = __nv_bfloat16;
-inline constexpr int kParts = 3;
+using tile::kParts;
 
 // Two neighbours, as words of two bf16 each.
 __device__ inline void split(float low, float high, unsigned (&parts)[kParts]) {
-#pragma unroll
-  for (int i = 0; i < kParts; ++i) {
-    parts[i] = tile::pack<Part>(low, high);
-    const float2 taken = tile::unpack<Part>(parts[i]);
-    low -= taken.x;
-    high -= taken.y;
-  }
+  tile::split(make_float2(low, high), parts);
 }
 
 // Of numbers or products smaller than this, parts may be lost, 2^-134 at most. That is nothing beside an

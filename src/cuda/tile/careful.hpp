@@ -46,12 +46,14 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
   }
   const float keep = join_sink(p, at.head, state);
   const float inverse = inverse_sum(state) * keep;
-  if (kLse && lane == 0) write_lse(p, v, at, log_sum_exp(state));
   T* const out = output_row(p, v, at);
 #pragma unroll
   for (int i = 0; i < kCarefulColumns / 32; ++i) {
     const int d = first_column + lane + 32 * i;
     if (d < p.sizes.value_dim) out[d] = from_float<T>(acc[i] * inverse);
+  }
+  if constexpr (kLse) {
+    if (lane == 0) write_lse(p, v, at, log_sum_exp(p, v, at, state));
   }
 }
 
