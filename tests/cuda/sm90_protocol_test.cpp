@@ -62,13 +62,26 @@ Problem random_problem(unsigned seed, int rows_a_tile) {
 }
 
 // Policies of scores, as far as the kernel's order of events depends on them.
-template <bool kMasksAll>
+template <Variant kVariant, int kKeys>
 struct Policy {
-  static constexpr bool kEveryTile = kMasksAll;
+  static constexpr bool kMaskTensor = kVariant == Variant::general;
+  static constexpr bool kEveryTile = kMaskTensor || kVariant == Variant::softcap;
+  static constexpr bool kRotates = kVariant == Variant::alibi;
   static float factor(const cuda::Params&) { return 1; }
+  static void enter(const cuda::Params&, int, int) {}
+  template <int kGroups>
+  static void apply(float (&)[kGroups][4], const cuda::Params&, int, int key) {
+    machine->perhaps_pause();
+    machine->look_at_scores(key / kKeys * kKeys);
+    machine->changed().push_back(key / kKeys);
+  }
+  template <bool kBefore, int, class Rows>
+  static int shift(const Rows&, int, int) {
+    return 0;
+  }
 };
 
-template <Config C, bool kGeneral>
+template <Config C, Variant kVariant>
 class Kernel {
  public:
   explicit Kernel(const Problem& problem) : problem_(problem) {
@@ -84,6 +97,7 @@ class Kernel {
     p.kv.lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
     p.kv.lengths_stride = 1;
     params_.group = cuda::tile::make_divider(problem.group);
+    if (kMask) set_mask();
     row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
     blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
     params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_,
@@ -109,6 +123,38 @@ class Kernel {
 
  private:
   using Shared = cuda::sm90::Shared<C>;
+  using Scoring = Policy<kVariant, C.keys>;
+  static constexpr bool kMask = Scoring::kMaskTensor;
+
+  // An additive mask of 16 bits, of which every granule is hidden, open or neither by chance.
+  void set_mask() {
+    const int tiles = std::max((problem_.keys + C.keys - 1) / C.keys, 1), granules = (problem_.queries + 63) / 64;
+    std::mt19937 random(static_cast<unsigned>(problem_.queries * 1000 + problem_.keys));
+    const bool mostly_hidden = random() % 3 == 0;
+    const bool by_head = random() % 2 == 0, by_batch = random() % 2 == 0, by_row = random() % 3 != 0;
+    states_.resize(static_cast<std::size_t>(tiles * granules * problem_.heads * problem_.batch));
+    for (unsigned char& state : states_)
+      state = mostly_hidden && random() % 4 != 0 ? cuda::sm90::kHidden
+              : random() % 3 == 0                ? cuda::sm90::kHidden
+              : random() % 2 == 0                ? cuda::sm90::kOpen
+                                                 : cuda::sm90::kMixed;
+    params_.problem.visibility.mask_kind = cuda::MaskTensorKind::additive_f16;
+    params_.problem.mask_tiles = {states_.data(), nullptr, tiles, by_batch ? granules * problem_.heads : 0,
+                                  by_head ? granules : 0, by_row ? 1 : 0};
+    params_.mask = {Piece::mask, C.rows()};
+    params_.slot_bytes = C.rows() * C.keys * 2;
+    params_.slots = 1 + static_cast<int>(random() % 2);
+    if (2 * params_.slot_bytes > C.mask_bytes) params_.slots = 1;
+    params_.box_keys = 64;
+    params_.moves[0] = params_.moves[1] = params_.moves[2] = 1;
+  }
+  int state(const TileIndex& at, int first_row, int tile) const {
+    const cuda::MaskTiles& mask = params_.problem.mask_tiles;
+    const int granule = std::min(first_row / 64, (problem_.queries - 1) / 64);
+    return states_[static_cast<std::size_t>(
+        (mask.batch_stride * at.batch + mask.head_stride * at.head + mask.row_stride * granule) * mask.tiles +
+        tile)];
+  }
 
   std::string run_block(unsigned seed) {
     const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(1024, 256 * 1024), std::free);
@@ -124,11 +170,16 @@ class Kernel {
       for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
         block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
                        [&shared, w, this] {
-                         cuda::sm90::Consumer<C, __half, Policy<kGeneral>>{params_, shared, w}.run();
+                         cuda::sm90::Consumer<C, __half, Scoring>{params_, shared, w}.run();
                        });
     }
     block.add_warp(128 * C.consumers, pace(), [&shared, this] {
-      cuda::sm90::Producer<C>{params_, shared}.run();
+      if constexpr (kMask) {
+        cuda::sm90::MaskProducer<C> producer{{params_, shared}};
+        producer.run();
+      } else {
+        cuda::sm90::Producer<C, Scoring::kRotates>{params_, shared}.run();
+      }
     });
     return block.run();
   }
@@ -146,8 +197,9 @@ class Kernel {
       if (scores[i].b != Piece{Piece::key, row, kv_head, at.batch}) return "scores of another K";
       if (outputs[i].b != Piece{Piece::value, row, kv_head, at.batch}) return "an output of another V";
       if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16) return "a product in part";
-      if (i > 0 && row != scores[i - 1].b.row - C.keys) return "key tiles in another order";
-      visited.insert(row / C.keys);
+      if (const int before = i == 0 ? 0 : scores[i - 1].b.row; i > 0 && !follows(row, before))
+        return "key tiles in another order";
+      if (!visited.insert(row / C.keys).second) return "a key tile twice";
     }
     if (std::string wrong = check_tiles(at, first_row, visited); !wrong.empty()) return wrong;
     // The next row tile's first scores may have been started already.
@@ -155,7 +207,13 @@ class Kernel {
     if (scores.size() > (C.ahead ? 1 : 0)) return "scores without an output";
     outputs.clear();
     machine->masked().clear();
+    machine->changed().clear();
+    machine->applied().clear();
     return "";
+  }
+  // Down, one by one; with a mask tensor some are left out, and from the diagonal on they go round once.
+  static bool follows(int row, int before) {
+    return kMask ? row < before : row == before - C.keys || (Scoring::kRotates && row > before);
   }
 
   std::string check_tiles(const TileIndex& at, int first_row, const std::set<int>& visited) const {
@@ -171,18 +229,28 @@ class Kernel {
           all &= band.visible(row, key);
         }
       if (some) seen.insert(tile);
-      const auto times = std::ranges::count(masked, tile);
-      if (some && !visited.contains(tile)) return "a key tile was left out";
-      if (visited.contains(tile) && (kGeneral || !all) && times != 1) return "a key tile was not masked";
+      const int mask = kMask && tile < params_.problem.mask_tiles.tiles ? state(at, first_row, tile)
+                                                                        : static_cast<int>(cuda::sm90::kOpen);
+      const bool to_see = some && mask != cuda::sm90::kHidden;
+      if (to_see && !visited.contains(tile)) return "a key tile was left out";
+      if (!to_see || !visited.contains(tile)) continue;
+      if (!all && std::ranges::count(masked, tile) != 1) return "a key tile was not masked";
+      if (Scoring::kEveryTile && std::ranges::count(machine->changed(), tile) != 1)
+        return "a key tile was not changed";
+      const Piece piece{Piece::mask, tile * C.keys, at.head, at.batch};
+      const auto applied = std::ranges::count(machine->applied(), piece);
+      if (applied != (mask == cuda::sm90::kMixed ? 1 : 0)) return "a mask tensor was not applied as it should be";
     }
     if (visited.empty()) return "no key tile at all";
-    if (C.passes_over() && visited != (seen.empty() ? std::set{*visited.begin()} : seen))
+    if (kMask && !seen.empty()) return "";  // which are left out for all consumers, the producer's part says
+    if (C.passes_over() && !kMask && visited != (seen.empty() ? std::set{*visited.begin()} : seen))
       return "key tiles that the warpgroup does not see";
     return "";
   }
 
   const Problem& problem_;
-  cuda::sm90::Sm90Params params_{};
+  cuda::sm90::Sm90MaskParams params_{};
+  std::vector<unsigned char> states_;
   int row_tiles_, blocks_;
   std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
 };
@@ -192,7 +260,7 @@ void try_random_problems() {
   constexpr Config kConfig = cuda::sm90::config_for(kDim, kValueDim, kVariant);
   for (unsigned seed = 1; seed <= 150; ++seed) {
     const Problem problem = random_problem(seed, kConfig.rows());
-    const auto kernel = std::make_unique<Kernel<kConfig, kVariant == Variant::general>>(problem);
+    const auto kernel = std::make_unique<Kernel<kConfig, kVariant>>(problem);
     ASSERT_EQ(kernel->run(seed), "") << problem.words() << ", seed " << seed;
   }
 }
@@ -203,6 +271,12 @@ TEST(Sm90Protocol, Plain128) { try_random_problems<128, 128, Variant::plain>(); 
 TEST(Sm90Protocol, Plain192) { try_random_problems<192, 192, Variant::plain>(); }
 TEST(Sm90Protocol, Plain192To128) { try_random_problems<192, 128, Variant::plain>(); }
 TEST(Sm90Protocol, Plain256) { try_random_problems<256, 256, Variant::plain>(); }
+TEST(Sm90Protocol, Alibi64) { try_random_problems<64, 64, Variant::alibi>(); }
+TEST(Sm90Protocol, Alibi128) { try_random_problems<128, 128, Variant::alibi>(); }
+TEST(Sm90Protocol, Softcap64) { try_random_problems<64, 64, Variant::softcap>(); }
+TEST(Sm90Protocol, Softcap128) { try_random_problems<128, 128, Variant::softcap>(); }
+TEST(Sm90Protocol, Softcap256) { try_random_problems<256, 256, Variant::softcap>(); }
+TEST(Sm90Protocol, General64) { try_random_problems<64, 64, Variant::general>(); }
 TEST(Sm90Protocol, General128) { try_random_problems<128, 128, Variant::general>(); }
 TEST(Sm90Protocol, General256) { try_random_problems<256, 256, Variant::general>(); }
 

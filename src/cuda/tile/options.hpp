@@ -36,7 +36,8 @@ __device__ inline float largest_size(const float (&s)[kGroups][4]) {
   return fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
 }
 
-template <int kGroups>
+// kExact: for results of 32 bits.
+template <bool kExact, int kGroups>
 __device__ inline void cap(float (&s)[kGroups][4], const ScoreUnits& units) {
   const bool small = largest_size(s) <= units.cap_small;
   if (__all_sync(0xffffffffu, small)) {
@@ -49,8 +50,12 @@ __device__ inline void cap(float (&s)[kGroups][4], const ScoreUnits& units) {
     for (int n = 0; n < kGroups; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float middle = cap_small(s[n][e], units.cap_5), large = cap_large(s[n][e], units);
-        s[n][e] = ptx::select(fabsf(s[n][e]) <= units.cap_middle, middle, large);
+        if constexpr (kExact) {
+          s[n][e] = units.cap_out * tanhf(units.cap_in * s[n][e]);
+        } else {
+          const float middle = cap_small(s[n][e], units.cap_5), large = cap_large(s[n][e], units);
+          s[n][e] = ptx::select(fabsf(s[n][e]) <= units.cap_middle, middle, large);
+        }
       }
   }
 }
@@ -127,7 +132,7 @@ struct ChangedScores {
   template <int kGroups>
   __device__ void apply(float (&s)[kGroups][4], const Params& p, int position, int key) const {
     if (p.units.first != 1.0f) scale_all(s, p.units.first);
-    if (p.scoring.softcap > 0.0f) cap(s, p.units);
+    if (p.scoring.softcap > 0.0f) cap<false>(s, p.units);
     if (kAlibi && slope != 0.0f) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) add_alibi(s, r, slope, static_cast<float>(position + 8 * r - key));
@@ -155,19 +160,11 @@ __device__ inline void add_bias(float (&s)[4], int r, float2 add, const ScoreUni
   }
 }
 
-// Scale and softcap; kExact: for results of 32 bits.
+// Scale and softcap.
 template <bool kExact, int kGroups>
 __device__ inline void change_all(float (&s)[kGroups][4], const Params& p) {
   if (p.units.first != 1.0f) scale_all(s, p.units.first);
-  if (p.scoring.softcap <= 0.0f) return;
-  if constexpr (!kExact) {
-    cap(s, p.units);
-  } else {
-#pragma unroll
-    for (int n = 0; n < kGroups; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[n][e] = p.units.cap_out * tanhf(p.units.cap_in * s[n][e]);
-  }
+  if (p.scoring.softcap > 0.0f) cap<kExact>(s, p.units);
 }
 
 // A mask tensor's part of row r, read from where it is: f(element) is what is added, -inf where a key is hidden. Keys

@@ -66,6 +66,15 @@ void Machine::read(const std::vector<std::pair<unsigned, unsigned>>& addresses_a
     }
 }
 
+Piece Machine::piece_at(unsigned address, int bytes) {
+  Piece piece = units_[address / kUnit].piece;
+  for (unsigned u = address / kUnit; u < (address + static_cast<unsigned>(bytes) + kUnit - 1) / kUnit; ++u) {
+    if (units_[u].landing) fail("a thread reads what has not landed");
+    if (units_[u].piece != piece) piece = {};
+  }
+  return piece;
+}
+
 void Machine::commit() {
   warps_[current_].groups.push_back(std::exchange(warps_[current_].reading, {}));
   perhaps_pause();

@@ -38,7 +38,7 @@ namespace tessera::testing_cuda {
 
 // What a copy brings, or a product reads.
 struct Piece {
-  enum Kind { nothing, query, key, value } kind = nothing;
+  enum Kind { nothing, query, key, value, mask } kind = nothing;
   int row = 0, head = 0, batch = 0;
   bool operator==(const Piece&) const = default;
 };
@@ -105,7 +105,15 @@ class Machine {
   void wait_for_products(std::size_t pending);
   std::vector<Product>& scores() { return warps_[current_].scores; }
   std::vector<Product>& outputs() { return warps_[current_].outputs; }
+  // The scores that the warp has now must be those of keys from `key` on.
+  void look_at_scores(int key) {
+    if (scores().empty() || scores().back().b.row != key) fail("scores were taken for those of other keys");
+  }
   std::vector<int>& masked() { return warps_[current_].masked; }
+  std::vector<int>& changed() { return warps_[current_].changed; }
+  std::vector<Piece>& applied() { return warps_[current_].applied; }
+  // What lies there, all of it; read at once.
+  Piece piece_at(unsigned address, int bytes);
 
  private:
   static constexpr unsigned kUnit = 1024;  // copies and slots are multiples of it
@@ -126,7 +134,8 @@ class Machine {
     std::vector<unsigned> reading;              // units, by products not yet committed
     std::vector<std::vector<unsigned>> groups;  // by those committed
     std::vector<Product> scores, outputs;       // since the last output was written
-    std::vector<int> masked;
+    std::vector<int> masked, changed;
+    std::vector<Piece> applied;  // of mask tensors
   };
   struct Meeting {
     int arrived = 0;

@@ -13,9 +13,15 @@ struct TensorMap {
 
 namespace ptx {
 
-inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int, int row, int head, int batch) {
-  testing_cuda::machine->copy(to, static_cast<unsigned>(map->box_rows) * 128, {map->kind, row, head, batch},
-                              barrier);
+// Of a mask's row tile, the piece's row is its first key.
+inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int column, int row, int head,
+                     int batch) {
+  const bool mask = map->kind == testing_cuda::Piece::mask;
+  testing_cuda::machine->copy(to, static_cast<unsigned>(map->box_rows) * 128,
+                              {map->kind, mask ? column : row, head, batch}, barrier);
+}
+inline void bulk_load(unsigned, const void*, unsigned, unsigned) {
+  testing_cuda::machine->fail("masks of bits are not tried here");
 }
 
 }  // namespace ptx

@@ -12,8 +12,8 @@ template <Config C, class T>
 void start_softmax(Probs<C>&, const Scores<C>&, RowState&, float) {
   testing_cuda::machine->perhaps_pause();
 }
-template <Config C, class T>
-bool continue_softmax(Probs<C>&, const Scores<C>&, RowState&, float) {
+template <Config C, class T, class Shift>
+bool continue_softmax(Probs<C>&, const Scores<C>&, RowState&, const Shift&, float) {
   testing_cuda::machine->perhaps_pause();
   return testing_cuda::machine->chance(0.8);
 }
