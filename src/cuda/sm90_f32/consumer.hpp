@@ -1,9 +1,6 @@
-// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. Key tiles run downwards:
-//
-//   S(i) ────┐            ┌─ O = P(i) V(i), S(i-1) ─┐
-//   softmax  └─► P(i) ────┘  O added up under S(i-1) └─► P(i-1)
-//
-// The softmax of one warpgroup runs under the products of the other.
+// A consumer warpgroup: 64 query rows of a tile from Q K to the finished output. Key tiles run downwards, and
+// what happens to one (S, softmax, P V, which is added to O) is one step after the other: the tensor cores
+// are kept busy by the other warpgroup meanwhile.
 #pragma once
 
 #include "cuda/sm90_f32/epilogue.hpp"

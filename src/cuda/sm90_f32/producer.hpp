@@ -79,7 +79,8 @@ struct Producer {
     if (of_tile == C.blocks() - 1) publish(ring.full[slot]);
   }
 
-  // Whoever was told of this slot before is done with it: the Q of two tasks ago has been released since.
+  // Whoever was told of this slot before is done with it: the last Q was stored, so the consumers have come
+  // to the task before the last.
   __device__ void make_known(const Task& task) {
     const unsigned slot = task_count++ % kTasks;
     if (ptx::thread_x() % 128 == 0) {
