@@ -10,8 +10,8 @@
 namespace tessera::cuda {
 
 std::vector<core::Kernel> kernels() {
-  std::vector<core::Kernel> rows = {sm90::production_row(), sm90_f32::production_row(), sm80::production_row(),
-                                    sm80_f32::production_row()};
+  std::vector<core::Kernel> rows = {sm90::production_row(), sm90_f32::production_row(),
+                                    sm80::production_row(), sm80_f32::production_row()};
   for (core::Kernel& rung : ladder::rows()) rows.push_back(std::move(rung));
   for (core::Kernel& row : rows) {
     row.device = TESSERA_CUDA;

@@ -54,8 +54,8 @@ struct PerHead {
   long long sinks_stride;
 };
 
-// How options enter a score while it is kept in a unit of its own: times `factor` it is the exponent of 2. Where
-// the scale allows, that unit is the dot product's, so that scores need not be scaled one by one.
+// How options enter a score while it is kept in a unit of its own: times `factor` it is the exponent of 2.
+// Where the scale allows, that unit is the dot product's, so that scores need not be scaled one by one.
 struct ScoreUnits {
   float factor = 1;
   float first = 1;                      // dot products are multiplied by this to be in that unit
@@ -63,11 +63,11 @@ struct ScoreUnits {
   float cap_in = 0, cap_out = 0;        // softcap: cap_out * tanh(cap_in * score)
   float cap_small = 0, cap_middle = 0;  // to these sizes of a score it is a polynomial: see tile/options.hpp
   float cap_3[3] = {}, cap_5[5] = {};
-  float least_bias = 0;                 // finite ones below are taken for this: they would overflow
+  float least_bias = 0;  // finite ones below are taken for this: they would overflow
 };
 
-// A mask tensor looked at beforehand (mask/pass.hpp), in granules of 64 rows and one key tile. Granule g of a row
-// of key tiles is batch_stride * batch + head_stride * head + row_stride * (query / 64).
+// A mask tensor looked at beforehand (mask/pass.hpp), in granules of 64 rows and one key tile. Granule g of a
+// row of key tiles is batch_stride * batch + head_stride * head + row_stride * (query / 64).
 struct MaskTiles {
   const unsigned char* states;  // of every granule: tile::MaskState
   const void* bits;             // of a boolean mask: a granule's rows, a bit for every key

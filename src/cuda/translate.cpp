@@ -20,10 +20,12 @@ int reach(const core::Problem& problem, std::int64_t keys_away) {
                                      : kFarAway;
 }
 
-// Of the polynomials for tanh(y) / y - 1, in y^2: minimax fits to 3.9e-8 and 3.0e-8 where |y| is small, and less small.
+// Of the polynomials for tanh(y) / y - 1, in y^2: minimax fits to 3.9e-8 and 3.0e-8 where |y| is small, and
+// less small.
 void set_small(ScoreUnits* units) {
   constexpr float kSmall = 0.35f, kMiddle = 0.75f;
-  constexpr float k3[] = {-0.3333267f, 0.13300022f, -0.049160194f}, k5[] = {-0.3333308f, 0.13326761f, -0.053403117f, 0.019692075f, -0.00478928f};
+  constexpr float k3[] = {-0.3333267f, 0.13300022f, -0.049160194f},
+                  k5[] = {-0.3333308f, 0.13326761f, -0.053403117f, 0.019692075f, -0.00478928f};
   const float square = units->cap_in * units->cap_in;
   units->cap_small = kSmall / units->cap_in;
   units->cap_middle = kMiddle / units->cap_in;
@@ -34,8 +36,8 @@ void set_small(ScoreUnits* units) {
   }
 }
 
-// Scores stay dot products where dividing by the scale cannot overflow what counts; else they are exponents of 2, or,
-// where a tiny softcap would overflow those, parts of it.
+// Scores stay dot products where dividing by the scale cannot overflow what counts; else they are exponents
+// of 2, or, where a tiny softcap would overflow those, parts of it.
 ScoreUnits units_of(const core::Scoring& scoring) {
   constexpr float kMost = 0x1p20f, kMostCap = 0x1p8f;
   const float scale = scoring.scale, softcap = scoring.softcap;

@@ -1,5 +1,5 @@
-// The pass over a mask tensor as the host plans it, without a GPU: how the mask is cut up, what that takes of a
-// workspace, and where the attention kernel finds what the pass wrote.
+// The pass over a mask tensor as the host plans it, without a GPU: how the mask is cut up, what that takes of
+// a workspace, and where the attention kernel finds what the pass wrote.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +32,9 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
     const char* shape;
     std::int64_t batch, heads, rows, row_granules;
   };
-  for (const Row& row : {Row{"full", 3, 4, 200, 4}, Row{"queries-keys", 1, 1, 200, 4}, Row{"keys", 1, 1, 1, 1},
-                         Row{"batch-keys", 3, 1, 1, 1}, Row{"heads-queries-keys", 1, 4, 200, 4}}) {
+  for (const Row& row :
+       {Row{"full", 3, 4, 200, 4}, Row{"queries-keys", 1, 1, 200, 4}, Row{"keys", 1, 1, 1, 1},
+        Row{"batch-keys", 3, 1, 1, 1}, Row{"heads-queries-keys", 1, 4, 200, 4}}) {
     const core::Problem p = problem(fmt::format("b3 h4 q200 k300 d64 f16 mask=boolean:{}", row.shape));
     const Layout l = layout_of(p, 64, true);
     EXPECT_EQ(l.batch, row.batch) << row.shape;
@@ -100,7 +101,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
     EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, 64, true).bits_at);
     EXPECT_EQ(pass.whole_chunks, 1);
-    EXPECT_EQ(pretend.launched()[before].grid[0], 8U);  // 512 rows in granules of 64, one stretch of 1024 keys
+    EXPECT_EQ(pretend.launched()[before].grid[0],
+              8U);  // 512 rows in granules of 64, one stretch of 1024 keys
   }
 
   // Less than is needed is refused, as a budget for the plan and in the call.

@@ -22,10 +22,11 @@ namespace fs = std::filesystem;
 const fs::path kSources = TESSERA_SOURCES;  // the folder src
 
 // The host's, in folders of kernels.
-const std::set<std::string> kHostHeaders = {
-    "cuda/ladder/rows.hpp",     "cuda/mask/plan.hpp",          "cuda/sm80/choose.hpp",    "cuda/sm80_f32/choose.hpp",
-    "cuda/sm90/choose.hpp",     "cuda/sm90/launch.hpp",        "cuda/sm90/make_schedule.hpp",
-    "cuda/sm90/tensors.hpp",    "cuda/sm90_f32/choose.hpp",    "cuda/sm90_f32/launch.hpp"};
+const std::set<std::string> kHostHeaders = {"cuda/ladder/rows.hpp",        "cuda/mask/plan.hpp",
+                                            "cuda/sm80/choose.hpp",        "cuda/sm80_f32/choose.hpp",
+                                            "cuda/sm90/choose.hpp",        "cuda/sm90/launch.hpp",
+                                            "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
+                                            "cuda/sm90_f32/choose.hpp",    "cuda/sm90_f32/launch.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \

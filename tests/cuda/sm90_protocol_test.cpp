@@ -128,7 +128,8 @@ class Kernel {
 
   // An additive mask of 16 bits, of which every granule is hidden, open or neither by chance.
   void set_mask() {
-    const int tiles = std::max((problem_.keys + C.keys - 1) / C.keys, 1), granules = (problem_.queries + 63) / 64;
+    const int tiles = std::max((problem_.keys + C.keys - 1) / C.keys, 1),
+              granules = (problem_.queries + 63) / 64;
     std::mt19937 random(static_cast<unsigned>(problem_.queries * 1000 + problem_.keys));
     const bool mostly_hidden = random() % 3 == 0;
     const bool by_head = random() % 2 == 0, by_batch = random() % 2 == 0, by_row = random() % 3 != 0;
@@ -139,8 +140,9 @@ class Kernel {
               : random() % 2 == 0                ? cuda::sm90::kOpen
                                                  : cuda::sm90::kMixed;
     params_.problem.visibility.mask_kind = cuda::MaskTensorKind::additive_f16;
-    params_.problem.mask_tiles = {states_.data(), nullptr, tiles, by_batch ? granules * problem_.heads : 0,
-                                  by_head ? granules : 0, by_row ? 1 : 0};
+    params_.problem.mask_tiles = {
+        states_.data(),         nullptr,       tiles, by_batch ? granules * problem_.heads : 0,
+        by_head ? granules : 0, by_row ? 1 : 0};
     params_.mask = {Piece::mask, C.rows()};
     params_.slot_bytes = C.rows() * C.keys * 2;
     params_.slots = 1 + static_cast<int>(random() % 2);
@@ -239,7 +241,8 @@ class Kernel {
         return "a key tile was not changed";
       const Piece piece{Piece::mask, tile * C.keys, at.head, at.batch};
       const auto applied = std::ranges::count(machine->applied(), piece);
-      if (applied != (mask == cuda::sm90::kMixed ? 1 : 0)) return "a mask tensor was not applied as it should be";
+      if (applied != (mask == cuda::sm90::kMixed ? 1 : 0))
+        return "a mask tensor was not applied as it should be";
     }
     if (visited.empty()) return "no key tile at all";
     if (kMask && !seen.empty()) return "";  // which are left out for all consumers, the producer's part says

@@ -1,5 +1,4 @@
 #include "cuda/mask/pass.hpp"
-
 #include "cuda/mask/plan.hpp"
 #include "cuda/ptx/pdl.hpp"
 

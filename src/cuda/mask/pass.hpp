@@ -1,9 +1,10 @@
-// One look at a mask tensor before the attention kernel: every granule (64 rows, one key tile) is hidden, open or
-// neither, so that key tiles which nobody sees are not visited and those which all see are not masked. What is the
-// same for several heads or batch entries is looked at once. On the way a boolean mask is packed, a bit for every key.
+// One look at a mask tensor before the attention kernel: every granule (64 rows, one key tile) is hidden,
+// open or neither, so that key tiles which nobody sees are not visited and those which all see are not
+// masked. What is the same for several heads or batch entries is looked at once. On the way a boolean mask is
+// packed, a bit for every key.
 //
-// A block has one row of granules and 1024 keys, a warp 8 of its rows. The flags of up to 16 key tiles, 4 bits each,
-// are gathered in a word of 64 bits.
+// A block has one row of granules and 1024 keys, a warp 8 of its rows. The flags of up to 16 key tiles, 4
+// bits each, are gathered in a word of 64 bits.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -120,11 +121,10 @@ struct Granule {
       }
       return flags;
     }
-    T* const to = p.copy == nullptr
-                      ? nullptr
-                      : static_cast<T*>(p.copy) +
-                            (row_of_granules / p.row_granules * p.rows + (p.rows == 1 ? 0 : first_row + row)) *
-                                p.copy_row;
+    T* const to = p.copy == nullptr ? nullptr
+                                    : static_cast<T*>(p.copy) + (row_of_granules / p.row_granules * p.rows +
+                                                                 (p.rows == 1 ? 0 : first_row + row)) *
+                                                                    p.copy_row;
     for (int i = 0; i < kBlockKeys / 32; ++i) {
       const int key = 32 * i + lane;
       if (first_key() + key >= p.keys) break;

@@ -1,4 +1,5 @@
-// A mask tensor that is looked at before the attention kernel: what that takes of a workspace, and its launch.
+// A mask tensor that is looked at before the attention kernel: what that takes of a workspace, and its
+// launch.
 #pragma once
 
 #include <cstdint>

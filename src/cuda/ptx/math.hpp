@@ -32,7 +32,9 @@ TESSERA_HOST_DEVICE float inverse_approx(float x) {
 // Both are computed: no branch.
 __device__ inline float select(bool first, float x, float y) {
   float z;
-  asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}" : "=f"(z) : "f"(x), "f"(y), "r"(static_cast<int>(first)));
+  asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
+      : "=f"(z)
+      : "f"(x), "f"(y), "r"(static_cast<int>(first)));
   return z;
 }
 #endif

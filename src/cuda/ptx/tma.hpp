@@ -30,10 +30,10 @@ __device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barr
 
 // Bytes that lie side by side; addresses and size are multiples of 16.
 __device__ inline void bulk_load(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
 }  // namespace tessera::cuda::ptx

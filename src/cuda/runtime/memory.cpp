@@ -1,10 +1,11 @@
-// Memory that a plan needs and the caller gave none for: from a pool of the library's own, in the order of the
-// stream, so that nobody waits. The pool keeps what it once got, up to the most that was in use at a time.
+// Memory that a plan needs and the caller gave none for: from a pool of the library's own, in the order of
+// the stream, so that nobody waits. The pool keeps what it once got, up to the most that was in use at a
+// time.
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <mutex>
-
-#include <fmt/format.h>
 
 #include "cuda/runtime/cuda_runtime.hpp"
 

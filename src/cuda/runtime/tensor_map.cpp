@@ -47,9 +47,10 @@ core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) 
                                    : t.element == Element::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = in_context(gpu, [&] {
-    return function(reinterpret_cast<CUtensorMap*>(map), type, 4, t.data, t.extents.data(), t.strides_bytes.data(),
-                    box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return function(reinterpret_cast<CUtensorMap*>(map), type, 4, t.data, t.extents.data(),
+                    t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   });
   if (result == CUDA_SUCCESS) return {};
   return {

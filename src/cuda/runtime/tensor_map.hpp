@@ -12,8 +12,8 @@ struct TensorMap;  // ptx/tma.hpp
 
 namespace tessera::cuda::runtime {
 
-// A tensor that is copied in boxes of 128 bytes of a row, swizzled; what a box has beyond the tensor's edge reads as
-// zeros and is not written.
+// A tensor that is copied in boxes of 128 bytes of a row, swizzled; what a box has beyond the tensor's edge
+// reads as zeros and is not written.
 struct BoxedTensor {
   void* data = nullptr;
   Element element = Element::f16;

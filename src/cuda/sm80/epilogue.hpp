@@ -149,8 +149,9 @@ __device__ inline void write_rows(const Params& p, const tile::BlockView<T>& vie
                                   int first_column) {
   const int thread = ptx::thread_x(), lane = thread % 32,
             warp_row = thread / 32 % C.row_warps * C.row_tiles * 16;
-  unsigned suspects = finish_rows<C, T>(p, view, rows, o, Staged<C, T, kRows == Rows::of_any_alignment>{staged, lane}, lane, warp_row,
-                                        first_row, first_column);
+  unsigned suspects =
+      finish_rows<C, T>(p, view, rows, o, Staged<C, T, kRows == Rows::of_any_alignment>{staged, lane}, lane,
+                        warp_row, first_row, first_column);
   store_rows<C, T, kRows>(p, view, staged, lane, warp_row, first_row, first_column);
   if (suspects == 0) return;
   __syncwarp();

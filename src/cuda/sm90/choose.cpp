@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kArch = 90;  // wgmma is Hopper's alone: no other arch runs this code
 
-// Where scores are more than scaled and hidden. Scales that are not positive change scores one by one, as softcap does.
+// Where scores are more than scaled and hidden. Scales that are not positive change scores one by one, as
+// softcap does.
 Variant option_variant(const core::Problem& p) {
   const bool alibi = p.scoring.alibi_slopes.data != nullptr;
   const bool changed = p.scoring.softcap > 0 || translate(p, 1).units.first != 1.0f;
@@ -88,10 +89,10 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
 }
 
 std::string_view name_of(Variant variant) {
-  return variant == Variant::plain    ? "plain"
-         : variant == Variant::tall   ? "tall"
-         : variant == Variant::split  ? "split"
-         : variant == Variant::narrow ? "narrow"
+  return variant == Variant::plain     ? "plain"
+         : variant == Variant::tall    ? "tall"
+         : variant == Variant::split   ? "split"
+         : variant == Variant::narrow  ? "narrow"
          : variant == Variant::alibi   ? "alibi"
          : variant == Variant::softcap ? "softcap"
                                        : "general";

@@ -37,7 +37,9 @@ struct Config {
   }
   // The register file holds 64 K registers; a block is alone on its SM.
   TESSERA_CONSTEXPR int producer_registers() const { return consumers == 2 ? 40 : 32; }
-  TESSERA_CONSTEXPR int consumer_registers() const { return consumers == 4 ? 112 : consumers == 3 ? 160 : 232; }
+  TESSERA_CONSTEXPR int consumer_registers() const {
+    return consumers == 4 ? 112 : consumers == 3 ? 160 : 232;
+  }
 };
 
 // Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.

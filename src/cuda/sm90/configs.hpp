@@ -27,8 +27,8 @@ TESSERA_CONSTEXPR bool has_split(int dim) { return dim == 64 || dim == 128; }
 // thread has registers for half its row of S and of O, and for P: two sets of it with `overlap`, which pays
 // where a warpgroup's products are not much longer than its softmax (docs/sm90.md).
 TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
-  // Where scores are changed one by one, more warps that work side by side are worth more than longer tiles and
-  // overlap: they hide each other's waiting. A mask tensor's part of a key tile takes shared memory, too.
+  // Where scores are changed one by one, more warps that work side by side are worth more than longer tiles
+  // and overlap: they hide each other's waiting. A mask tensor's part of a key tile takes shared memory, too.
   const bool changes = variant == Variant::softcap || variant == Variant::general;
   const int mask_bytes = variant != Variant::general ? 0 : value_dim > 128 ? 32 * 1024 : 64 * 1024;
   if (variant == Variant::tall || (dim == 64 && takes_options(variant)))
@@ -78,14 +78,15 @@ struct Tiling {
 TESSERA_CONSTEXPR Tiling tiling_for(int dim, int value_dim, Variant variant) {
   if (splits_keys(variant)) {
     const SplitConfig c = split_config_for(dim, value_dim, variant);
-    return {dim,         value_dim,        c.rows(),
-            c.keys,      c.warpgroups,     c.warp_rows() == 16 ? 64 : c.warp_rows(),
-            c.threads(), c.shared_bytes(), false,
-            0};
+    return {dim,          value_dim,
+            c.rows(),     c.keys,
+            c.warpgroups, c.warp_rows() == 16 ? 64 : c.warp_rows(),
+            c.threads(),  c.shared_bytes(),
+            false,        0};
   }
   const Config c = config_for(dim, value_dim, variant);
-  return {dim, value_dim, c.rows(), c.keys, c.consumers, 64, c.threads(), c.shared_bytes(), c.passes_over(),
-          c.mask_bytes};
+  return {dim, value_dim,   c.rows(),         c.keys,          c.consumers,
+          64,  c.threads(), c.shared_bytes(), c.passes_over(), c.mask_bytes};
 }
 
 }  // namespace tessera::cuda::sm90

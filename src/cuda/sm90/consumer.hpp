@@ -31,7 +31,8 @@ struct Consumer {
   unsigned task_count = 0;  // row tiles taken so far
   unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
   int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
-  // With a mask tensor: what the producer says of the key tile (mask_walk.hpp), and slots of the mask seen so far.
+  // With a mask tensor: what the producer says of the key tile (mask_walk.hpp), and slots of the mask seen so
+  // far.
   int note = 0;
   unsigned mask_count = 0;
   Policy policy = {};
@@ -88,8 +89,8 @@ struct Consumer {
     return first_row(now.at) + ptx::thread_x() % 128 / 32 * 16 + ptx::thread_x() % 32 / 4 + now.offset;
   }
   __device__ static int thread_key(int tile) { return tile * C.keys + 2 * (ptx::thread_x() % 4); }
-  // What the policy and the band make of scores. Some policies do something in every tile, on the spot; others only
-  // where the tile is left by the straight loop for it.
+  // What the policy and the band make of scores. Some policies do something in every tile, on the spot;
+  // others only where the tile is left by the straight loop for it.
   __device__ void change(Scores<C>& s, int tile) {
     tile = key_tile(tile);
     policy.apply(s, p.problem, position(), thread_key(tile));
@@ -150,8 +151,8 @@ struct Consumer {
     c.key_there = shared.key_ring().is_full(key_count);
   }
 
-  // Of a row tile's key tiles, counted from 0 in the order from last to first: which it is. With a mask tensor the
-  // producer says so; where they are visited from the diagonal on, they are rotated.
+  // Of a row tile's key tiles, counted from 0 in the order from last to first: which it is. With a mask
+  // tensor the producer says so; where they are visited from the diagonal on, they are rotated.
   __device__ int key_tile(int tile) const {
     if constexpr (Policy::kMaskTensor) return note >> kNoteTile;
     if constexpr (Policy::kRotates) return rotated(task().keys, tile, task().rotation);
@@ -164,8 +165,12 @@ struct Consumer {
     return !sees_all(tile) || (Policy::kRotates && !before(tile) && !behind(tile));
   }
   // All its keys stand before all the warpgroup's rows, or behind; what stands with one is both.
-  __device__ bool before(int tile) const { return (tile + 1) * C.keys - 1 <= first_row(task().at) + task().offset; }
-  __device__ bool behind(int tile) const { return tile * C.keys >= first_row(task().at) + task().offset + 63; }
+  __device__ bool before(int tile) const {
+    return (tile + 1) * C.keys - 1 <= first_row(task().at) + task().offset;
+  }
+  __device__ bool behind(int tile) const {
+    return tile * C.keys >= first_row(task().at) + task().offset + 63;
+  }
   // Later tiles than the first, inside the loop.
   __device__ bool go_on(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
     tile = key_tile(tile);

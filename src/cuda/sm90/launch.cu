@@ -78,9 +78,9 @@ core::Status make_step(const core::Problem& p, const Choice& choice, const mask:
                        runtime::Step* out) {
   Sm90MaskParams params{};
   params.problem = translate(p, 1);
-  params.schedule = make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
-                                  static_cast<int>(p.batch), choice.blocks, choice.unequal,
-                                  layout.heads > 1 && layout.batch == 1);
+  params.schedule =
+      make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads), static_cast<int>(p.batch),
+                    choice.blocks, choice.unequal, layout.heads > 1 && layout.batch == 1);
   params.group = tile::make_divider(static_cast<int>(p.group()));
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();

@@ -7,8 +7,8 @@
 
 namespace tessera::cuda::sm90 {
 
-// later_see_more: the tiles of a head are more work the later they are. by_head: batch entries of a head stand side by
-// side, because they share a mask.
+// later_see_more: the tiles of a head are more work the later they are. by_head: batch entries of a head
+// stand side by side, because they share a mask.
 inline Schedule make_schedule(int row_tiles, int heads, int batch, int blocks, bool later_see_more,
                               bool by_head = false) {
   const int all_heads = heads * batch;

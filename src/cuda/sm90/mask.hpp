@@ -10,8 +10,8 @@
 
 namespace tessera::cuda::sm90 {
 
-// A thread's rows and its first key of a tile; first_row: of the warpgroup. Worked out anew each time: there is no
-// register to keep them in through the tiles that need no masking.
+// A thread's rows and its first key of a tile; first_row: of the warpgroup. Worked out anew each time: there
+// is no register to keep them in through the tiles that need no masking.
 template <auto C>
 struct ThreadRows {
   int row[C.thread_rows()];
@@ -90,9 +90,9 @@ struct MaskSlot {
     }
   }
 
-  // Additive ones lie as TMA writes them: boxes of 128 bytes of every row, chunks of 16 bytes swizzled by the row's
-  // number. The chunk that column group n is in differs from that of group 0 in bits of n alone. A mask that is the
-  // same for all rows has row 0 only.
+  // Additive ones lie as TMA writes them: boxes of 128 bytes of every row, chunks of 16 bytes swizzled by the
+  // row's number. The chunk that column group n is in differs from that of group 0 in bits of n alone. A mask
+  // that is the same for all rows has row 0 only.
   __device__ unsigned row_address(int chunk, int offset) const {
     const int row = p.moves[0] == 0 ? 0 : 64 * warpgroup + thread_row();
     return ptx::shared_address(slot) + row * 128 + ((chunk ^ row % 8) << 4) + offset;

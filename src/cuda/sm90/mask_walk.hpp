@@ -1,5 +1,5 @@
-// The key tiles that a mask tensor leaves of a row tile's, last to first. Asked by a whole warp: a lane looks at
-// every 32nd key tile.
+// The key tiles that a mask tensor leaves of a row tile's, last to first. Asked by a whole warp: a lane looks
+// at every 32nd key tile.
 //
 // A key tile's note, for the consumers: its number, and for each of them what the mask is to its 64 rows.
 //   bits 0-3  to be applied      4-7  only adds      8-11  hides everything      12 ...  key tile
@@ -41,7 +41,8 @@ class MaskWalk {
   }
 
  private:
-  // What the mask is to consumer w's rows in a key tile. Rows behind the last may be anything: they are not written.
+  // What the mask is to consumer w's rows in a key tile. Rows behind the last may be anything: they are not
+  // written.
   __device__ unsigned state(int w, int tile) const {
     const MaskTiles& mask = p_.mask_tiles;
     if (mask.states == nullptr) return static_cast<unsigned>(tile::MaskState::open);

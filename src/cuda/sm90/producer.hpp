@@ -127,8 +127,9 @@ struct MaskProducer : Producer<C> {
       const long long granule = static_cast<long long>(mask.batch_stride) * at.batch +
                                 static_cast<long long>(mask.head_stride) * at.head +
                                 mask.row_stride * min(at.row_tile * C.consumers + w, last_granule);
-      ptx::bulk_load(to + w * kBytes, static_cast<const char*>(mask.bits) + (granule * mask.tiles + tile) * kBytes,
-                     kBytes, full.address());
+      ptx::bulk_load(to + w * kBytes,
+                     static_cast<const char*>(mask.bits) + (granule * mask.tiles + tile) * kBytes, kBytes,
+                     full.address());
     }
   }
 

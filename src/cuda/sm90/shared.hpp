@@ -39,8 +39,8 @@ struct Shared {
   Task task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 
-  // Where there is a mask tensor: its ring, of which slots stand behind all this, and of the key tile in a slot what
-  // the consumers have to know (mask_walk.hpp).
+  // Where there is a mask tensor: its ring, of which slots stand behind all this, and of the key tile in a
+  // slot what the consumers have to know (mask_walk.hpp).
   tile::Barrier mask_full[2], mask_empty[2];
   int note[C.stages];
 

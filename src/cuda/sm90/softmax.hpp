@@ -18,11 +18,11 @@ __device__ inline void start_softmax(Probs<C>& probs, const Scores<C>& s, RowSta
   tile::exponentiate<T>(probs, s, rows, factor, rows.sum);
 }
 
-// Any later one, shifted by the row max or more (exponentiate_shifted), as long as nothing has grown too far. False if something has: then only P is written, and
-// grown_softmax is to follow.
+// Any later one, shifted by the row max or more (exponentiate_shifted), as long as nothing has grown too far.
+// False if something has: then only P is written, and grown_softmax is to follow.
 template <auto C, class T, class Shift>
-__device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows, const Shift& shift,
-                                        float factor) {
+__device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows,
+                                        const Shift& shift, float factor) {
   float sum[2];
   tile::exponentiate_shifted<T, C.thread_rows()>(probs, s, shift, factor, sum);
   if (tile::any_grown<C.thread_rows()>(sum)) return false;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-
 #include <string_view>
 
 #include "cuda/translate.hpp"

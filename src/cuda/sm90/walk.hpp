@@ -27,9 +27,9 @@ __device__ inline KeyTiles key_tiles(const tile::Band& band, int queries, int ro
   return tiles_of<C>(tile::key_range(band, first_row, last_row), {0, 1});
 }
 
-// With ALiBi the nearest keys count most, and a row max that was taken far away would have to move in every tile on the
-// way there. So where rows see keys on both sides, they are visited from the diagonal down, then from the last to those
-// behind it: tile n is tile n - `rotation`, or so many further on.
+// With ALiBi the nearest keys count most, and a row max that was taken far away would have to move in every
+// tile on the way there. So where rows see keys on both sides, they are visited from the diagonal down, then
+// from the last to those behind it: tile n is tile n - `rotation`, or so many further on.
 template <auto C>
 __device__ inline int rotation_of(const tile::Band& band, int row_tile, const KeyTiles& keys) {
   if (band.left < kFarAway || band.right < kFarAway) return 0;

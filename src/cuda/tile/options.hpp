@@ -1,6 +1,6 @@
-// What options do to a thread's two rows of a tile of scores, one option after the other: each a straight loop
-// behind a branch that all threads take alike. Scores are in the unit that ScoreUnits describes, and -inf where
-// the key is hidden.
+// What options do to a thread's two rows of a tile of scores, one option after the other: each a straight
+// loop behind a branch that all threads take alike. Scores are in the unit that ScoreUnits describes, and
+// -inf where the key is hidden.
 #pragma once
 
 #include "cuda/tile/accumulator.hpp"
@@ -8,10 +8,9 @@
 
 namespace tessera::cuda::tile {
 
-// cap_out * tanh(cap_in * s), three ways. Small ones by a polynomial of s^2, so that they keep all their bits:
-// s + s^3 (c[0] + c[1] s^2 + ...), whose coefficients have cap_in in them. To 4e-8 where |cap_in s| <= kSmall, and with
-// two more to kMiddle.
-inline constexpr float kSmallTanh = 0.35f, kMiddleTanh = 0.75f;
+// cap_out * tanh(cap_in * s), three ways. Small ones by a polynomial of s^2, so that they keep all their
+// bits: s + s^3 (c[0] + c[1] s^2 + ...), whose coefficients have cap_in in them. Three terms are good to 4e-8
+// where |cap_in s| <= 0.35, which is cap_small, and five to 0.75, cap_middle (translate.cpp).
 template <int kTerms>
 __device__ inline float cap_small(float s, const float (&c)[kTerms]) {
   const float w = s * s;
@@ -82,8 +81,9 @@ __device__ inline float alibi_slope(const Params& p, int batch, int head) {
   return heads.alibi_slopes[batch * heads.alibi_batch_stride + head * heads.alibi_head_stride];
 }
 
-// ALiBi alone, over scores that stay dot products. Where all keys of a tile are on one side of a row its bias is a straight line, which goes into the
-// exponent: one step more for every score. Tiles on the diagonal are changed before.
+// ALiBi alone, over scores that stay dot products. Where all keys of a tile are on one side of a row its bias
+// is a straight line, which goes into the exponent: one step more for every score. Tiles on the diagonal are
+// changed before.
 struct AlibiScores {
   static constexpr bool kEveryTile = false;
   static constexpr bool kMaskTensor = false;
@@ -92,7 +92,9 @@ struct AlibiScores {
 
   float slope;  // times log2(e)
 
-  __device__ void enter(const Params& p, int batch, int head) { slope = alibi_slope(p, batch, head) * kLog2E; }
+  __device__ void enter(const Params& p, int batch, int head) {
+    slope = alibi_slope(p, batch, head) * kLog2E;
+  }
   template <int kGroups>
   __device__ void apply(float (&s)[kGroups][4], const Params& p, int position, int key) const {
     const float own = slope * (p.units.bias * kLn2);
@@ -115,8 +117,8 @@ struct AlibiScores {
   }
 };
 
-// Scores that are changed one by one before they become exponents. A policy like this is all that a kernel knows of
-// it.
+// Scores that are changed one by one before they become exponents. A policy like this is all that a kernel
+// knows of it.
 template <bool kAlibi, bool kMask>
 struct ChangedScores {
   static constexpr bool kEveryTile = true;
@@ -167,8 +169,8 @@ __device__ inline void change_all(float (&s)[kGroups][4], const Params& p) {
   if (p.scoring.softcap > 0.0f) cap<kExact>(s, p.units);
 }
 
-// A mask tensor's part of row r, read from where it is: f(element) is what is added, -inf where a key is hidden. Keys
-// past the end are not read: they are hidden by position.
+// A mask tensor's part of row r, read from where it is: f(element) is what is added, -inf where a key is
+// hidden. Keys past the end are not read: they are hidden by position.
 template <int kGroups, class T, class F>
 __device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, const T* first, int left,
                                 const F& f) {
@@ -201,7 +203,8 @@ __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p
       add_mask(s, r, p, static_cast<const float*>(row.mask) + at, left, [](float x) { return x; });
       break;
     case MaskTensorKind::additive_f16:
-      add_mask(s, r, p, static_cast<const __half*>(row.mask) + at, left, [](__half x) { return __half2float(x); });
+      add_mask(s, r, p, static_cast<const __half*>(row.mask) + at, left,
+               [](__half x) { return __half2float(x); });
       break;
     case MaskTensorKind::additive_bf16:
       add_mask(s, r, p, static_cast<const __nv_bfloat16*>(row.mask) + at, left,
@@ -212,18 +215,20 @@ __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p
   if (low > 0 || high < 8 * kGroups) PlainScores::hide(s, r, low, high);
 }
 
-// What a mask tensor says of a granule (MaskTiles). Bit 0: there is something to see; bit 1: it is to be applied.
+// What a mask tensor says of a granule (MaskTiles). Bit 0: there is something to see; bit 1: it is to be
+// applied.
 enum class MaskState : unsigned char {
-  hidden = 0,   // every key, from every row
-  open = 1,     // nothing hidden, nothing added
+  hidden = 0,  // every key, from every row
+  open = 1,    // nothing hidden, nothing added
   mixed = 3,
-  finite = 7,   // additive, and nothing is hidden or so low that it would overflow
+  finite = 7,  // additive, and nothing is hidden or so low that it would overflow
 };
 inline constexpr unsigned kSeen = 1, kApplied = 2, kFinite = 4;
 
 // The bits of row r's keys, a word for every 32; the thread's first key is the first's bit `shift`.
 template <int kGroups>
-__device__ inline void hide_by_bits(float (&s)[kGroups][4], int r, const unsigned (&words)[kGroups / 4], int shift) {
+__device__ inline void hide_by_bits(float (&s)[kGroups][4], int r, const unsigned (&words)[kGroups / 4],
+                                    int shift) {
 #pragma unroll
   for (int w = 0; w < kGroups / 4; ++w) {
     const unsigned bits = words[w] >> shift;

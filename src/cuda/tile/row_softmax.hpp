@@ -51,8 +51,8 @@ __device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& row
 }
 
 // Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. `factor` turns
-// scores into exponents of 2, and shift(r, key) is added to those of row r: minus the row max, and what else a policy
-// adds. Keys are counted from the thread's first.
+// scores into exponents of 2, and shift(r, key) is added to those of row r: minus the row max, and what else
+// a policy adds. Keys are counted from the thread's first.
 template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift>
 __device__ inline void exponentiate_shifted(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
                                             const Shift& shift, float factor, float (&sum)[2]) {

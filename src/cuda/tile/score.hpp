@@ -21,8 +21,8 @@ struct PlainScores {
   __device__ static void enter(const Params&, int, int) {}
   template <int kGroups>
   __device__ static void apply(float (&)[kGroups][4], const Params&, int, int) {}
-  // What is added to exponents (exponentiate_shifted), of rows at `position` and 8 behind it; `key` is the thread's
-  // first of a tile of kKeys, which are all before the rows' positions, or all behind.
+  // What is added to exponents (exponentiate_shifted), of rows at `position` and 8 behind it; `key` is the
+  // thread's first of a tile of kKeys, which are all before the rows' positions, or all behind.
   template <bool kBefore, int kKeys, class Rows>
   __device__ static auto shift(const Rows& rows, int, int) {
     return [&rows](int r, int) { return -rows.row_max[r]; };
@@ -55,8 +55,8 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
   }
 }
 
-// Every option of the interface, score by score; of one row, what does not depend on the key. As a policy, it is
-// options.hpp's change_all and change_row.
+// Every option of the interface, score by score; of one row, what does not depend on the key. As a policy, it
+// is options.hpp's change_all and change_row.
 struct OptionScores {
   static constexpr bool kEveryTile = true;
   static constexpr bool kMaskTensor = true;
@@ -103,10 +103,11 @@ struct OptionScores {
   }
 };
 
-// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows: what counts then is
-// the largest such value alone. Everything else is lost beside it.
+// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows: what
+// counts then is the largest such value alone. Everything else is lost beside it.
 template <class T>
-__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at, const SoftmaxState& state) {
+__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at,
+                                    const SoftmaxState& state) {
   constexpr float kLow = -1e36f;
   const float lse = log_sum_exp(state);
   if (!(lse < kLow) || state.sum == 0.0f || p.visibility.mask_kind < MaskTensorKind::additive_f32) return lse;

@@ -1,5 +1,5 @@
-// Stands in for src/cuda/sm90/mask.hpp: notes which key tiles were masked, and reads a mask tensor's part from its
-// slot.
+// Stands in for src/cuda/sm90/mask.hpp: notes which key tiles were masked, and reads a mask tensor's part
+// from its slot.
 #pragma once
 
 #include "cuda/sm90/mask_walk.hpp"
