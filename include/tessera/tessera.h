@@ -149,9 +149,9 @@ typedef struct tessera_device {
   void* run_context;
   /* Scratch memory of that device, a multiple of 256 bytes, for one call at a time; what it holds is
    * arbitrary before and after. In tessera_plan workspace_bytes is what the plan may use of it (workspace
-   * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a GPU then uses
-   * kernels that need none, a CPU memory that this library keeps for each thread; one too small for the
-   * kernel is refused. */
+   * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a call on a GPU
+   * that needs some then takes it from a pool of this library's, in the order of the stream, and one on a CPU
+   * uses memory that this library keeps for each thread; one too small for the kernel is refused. */
   void* workspace;
   size_t workspace_bytes;
 } tessera_device;
