@@ -115,8 +115,8 @@ TEST(Device, AFailedLaunchIsReportedAndLeavesTheGpuUsable) {
   step.function = &no_kernel;
   step.grid[0] = 7;
   step.threads = 32;
-  step.place = [](void*, const core::Addresses&) { return core::Status{}; };
-  const core::Status status = cuda::runtime::current().launch(step, {}, gpu_device());
+  step.place = [](void*, const core::Addresses&, void*) { return core::Status{}; };
+  const core::Status status = cuda::runtime::current().launch(step, {}, nullptr, gpu_device());
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message.find("no_such_kernel"), std::string::npos) << status.message;
   EXPECT_NE(status.message.find("7 x 1 x 1, 32 threads"), std::string::npos) << status.message;
