@@ -158,7 +158,7 @@ TEST(Sm90, VariantsByOptionAndSize) {
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::alibi);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 mask=additive"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::softcap);
-  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=1e-20"), Variant::plain);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=1e-20"), Variant::plain);
   // Together.
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 alibi align=top-left"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 mask=boolean"), Variant::general);

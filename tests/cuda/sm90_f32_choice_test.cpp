@@ -72,9 +72,13 @@ TEST(Sm90F32, TakesAllOfF32ToHeadDim256OnItsArchAlone) {
         "b3 h6/2 q65 k130 d72 v40 f32 causal=bottom-right softcap=20 mask=additive lengths alibi sinks",
         "b1 h2 q96 k130 d64 f32 scale=-0.125", "b2 h2 q5 k0 d64 f32", "b2 h2 q0 k5 d64 f32 causal=top-left",
         "b0 h2 q5 k5 d64 f32"}) {
-    EXPECT_EQ(planned(problem(words), 90).kernel, "sm90_f32") << words;
-    EXPECT_NE(planned(problem(words), 80).kernel, "sm90_f32") << words;
+    EXPECT_TRUE(planned(problem(words), 90).kernel.ends_with("_f32")) << words;
+    EXPECT_EQ(planned(problem(words), 90, "sm90_f32").kernel, "sm90_f32") << words;
+    EXPECT_EQ(planned(problem(words), 80).kernel, "sm80_f32") << words;
   }
+  for (const char* words : {"b4 h16 q1024 d64 f32", "b2 h16 q1024 d128 f32", "b2 h16 q1024 d256 f32",
+                            "b4 h16 q1024 d64 f32 causal=bottom-right softcap=20"})
+    EXPECT_EQ(planned(problem(words), 90).kernel, "sm90_f32") << words;
   EXPECT_NE(planned(problem("b4 h16 q1024 d64 f16"), 90).kernel, "sm90_f32");
   EXPECT_NE(planned(problem("b1 h1 q9 k33 d1024 f32"), 90).kernel, "sm90_f32");
 }

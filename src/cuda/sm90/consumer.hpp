@@ -404,7 +404,7 @@ struct Consumer {
     for (Tiles again(p.schedule); !again.done(); again.advance()) {
       const TileIndex at = again.index();
       const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-      recompute_suspects<T>(p.problem, at, first, first + 16);
+      recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
     }
   }
 };

@@ -181,7 +181,7 @@ __device__ inline void correct_low_lse(const Params& p, const tile::BlockView<T>
 
 // Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
 // visible NaN was met stay what they are.
-template <class T>
+template <class T, bool kMaskTensor = false>
 __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
   const int lane = ptx::thread_x() % 32;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
@@ -191,7 +191,7 @@ __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, 
     bool suspect = false;
     for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
     if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
-    if (view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
+    if (kMaskTensor && view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
   }
 }
 

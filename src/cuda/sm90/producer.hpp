@@ -63,18 +63,20 @@ struct Producer {
       const KeyTiles range = key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile);
       const int kv_head = p.group.divide(at.head), last = range.first + range.count - 1;
       const int rotation = kRotates ? rotation_of<C>(sequence.band(), at.row_tile, range) : 0;
-      const auto tile_of = [&](int t) { return kRotates ? rotated(range, t, rotation) : t; };
       ptx::wait_for_dependencies();
-      load_key(tile_of(last), kv_head, at.batch);  // before Q, for which there may be no room yet
+      // Before Q, for which there may be no room yet.
+      load_key(kRotates ? rotated(range, last, rotation) : last, kv_head, at.batch);
       make_known({at, range, rotation, sequence.band().offset});
       load_query(at);
-#pragma unroll 1  // its few registers are needed for other things
+      // Its few registers are needed for other things. (With a function in the place of these conditions the
+      // loop is unrolled all the same.)
+#pragma unroll 1
       for (int t = last; t > range.first; --t) {
-        if (C.joint()) load_value(tile_of(t), kv_head, at.batch);
-        load_key(tile_of(t - 1), kv_head, at.batch);
-        if (!C.joint()) load_value(tile_of(t), kv_head, at.batch);
+        if (C.joint()) load_value(kRotates ? rotated(range, t, rotation) : t, kv_head, at.batch);
+        load_key(kRotates ? rotated(range, t - 1, rotation) : t - 1, kv_head, at.batch);
+        if (!C.joint()) load_value(kRotates ? rotated(range, t, rotation) : t, kv_head, at.batch);
       }
-      load_value(tile_of(range.first), kv_head, at.batch);
+      load_value(kRotates ? rotated(range, range.first, rotation) : range.first, kv_head, at.batch);
     }
     end();
     make_known({{-1, 0, 0}, {0, 0}});
