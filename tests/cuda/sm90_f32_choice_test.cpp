@@ -30,7 +30,7 @@ struct Planned {
   std::string kernel, words;
 };
 
-Planned planned(const core::Problem& p, int arch) {
+Planned planned(const core::Problem& p, int arch, const char* kernel = nullptr) {
   runtime::Gpu gpu;
   gpu.name = "pretended";
   gpu.arch = arch;
@@ -38,6 +38,7 @@ Planned planned(const core::Problem& p, int arch) {
   const testing_cuda::Pretend pretend({gpu});
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = TESSERA_CUDA;
+  device.kernel = kernel;
   core::Plan plan;
   const core::Status status = core::plan(p, device, &plan);
   EXPECT_TRUE(status.ok()) << status.message;
