@@ -115,7 +115,15 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   ASSERT_FALSE(functions.empty());
   for (const std::string& arch : archs_left_out(functions))
     fmt::print("skipped: kernel resources of {}, which this build has no code for\n", arch);
-  for (const std::string& sentence : check_resources(functions, core::kernels())) ADD_FAILURE() << sentence;
+  std::vector<core::Kernel> rows = core::kernels();
+  // What kernels of several rows have done beforehand, with budgets of its own.
+  core::Kernel look;
+  look.name = "the pass over a mask tensor";
+  look.device = TESSERA_CUDA;
+  look.symbol = "mask::look(";
+  look.budget = {64, 1024, 0};
+  rows.push_back(look);
+  for (const std::string& sentence : check_resources(functions, rows)) ADD_FAILURE() << sentence;
 }
 
 // What the ladder was asked to stay within, so that every rung fits the smallest GPU it is built for.
