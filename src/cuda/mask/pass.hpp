@@ -79,6 +79,7 @@ struct Granule {
       return bits;
     }
     unsigned mine = 0;
+#pragma unroll 1
     for (int i = 0; i < 32; ++i) {
       const int key = first_key() + 32 * i + lane;
       const unsigned word = __ballot_sync(0xffffffffu, key < p.keys && data[key * p.strides[3]] != 0);
@@ -125,6 +126,7 @@ struct Granule {
                                     : static_cast<T*>(p.copy) + (row_of_granules / p.row_granules * p.rows +
                                                                  (p.rows == 1 ? 0 : first_row + row)) *
                                                                     p.copy_row;
+#pragma unroll 1
     for (int i = 0; i < kBlockKeys / 32; ++i) {
       const int key = 32 * i + lane;
       if (first_key() + key >= p.keys) break;
