@@ -78,6 +78,14 @@ bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64
          aligned(p.batch, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
+core::Status dims_within(const core::Problem& p, int most_dim) {
+  if (p.dim > most_dim || p.value_dim > most_dim) {
+    return core::unsupported(
+        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most_dim));
+  }
+  return within_limits(p);
+}
+
 }  // namespace
 
 core::Status within_limits(const core::Problem& p) {
@@ -101,11 +109,13 @@ core::Status tensor_cores_take(const core::Problem& p, int most_dim) {
     return core::unsupported(
         fmt::format("dtype is {}; f16 and bf16 are accepted", core::dtype_name(p.dtype)));
   }
-  if (p.dim > most_dim || p.value_dim > most_dim) {
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, most_dim));
-  }
-  return within_limits(p);
+  return dims_within(p, most_dim);
+}
+
+core::Status f32_tensor_cores_take(const core::Problem& p, int most_dim) {
+  if (p.dtype != TESSERA_F32)
+    return core::unsupported(fmt::format("dtype is {}; f32 is accepted", core::dtype_name(p.dtype)));
+  return dims_within(p, most_dim);
 }
 
 Element element_of(tessera_dtype dtype) {

@@ -15,6 +15,8 @@ core::Status within_limits(const core::Problem& problem);
 
 // The same, and f16 or bf16 with head dims up to this.
 core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
+// The same for f32.
+core::Status f32_tensor_cores_take(const core::Problem& problem, int most_dim);
 
 // Of a dtype that the CUDA kernels take.
 Element element_of(tessera_dtype dtype);

@@ -5,27 +5,17 @@
 
 #include <cstring>
 
-#include "cases/case.hpp"
-#include "cases/tensors.hpp"
 #include "core/plan.hpp"
 #include "cuda/mask/params.hpp"
 #include "cuda/mask/plan.hpp"
 #include "cuda/sm90/launch.hpp"
 #include "cuda/sm90/tensors.hpp"
-#include "tests/cuda/pretend.hpp"
+#include "tests/cuda/planned.hpp"
 
 namespace tessera::cuda::mask {
 namespace {
 
-core::Problem problem(const std::string& words) {
-  std::string error;
-  const auto c = cases::parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << ": " << error;
-  core::Problem made;
-  const core::Status status = cases::validated(c.value_or(cases::Case{}), &made);
-  EXPECT_TRUE(status.ok()) << words << ": " << status.message;
-  return made;
-}
+using testing_cuda::problem;
 
 TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
   struct Row {
@@ -76,10 +66,7 @@ TEST(MaskLayout, WhatTmaCannotReadIsCopied) {
 // A plan with a mask has two launches, of which the second reads what the first writes.
 TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
   if (!sm90::in_build()) GTEST_SKIP() << "this build has no code for sm_90a";
-  runtime::Gpu gpu;
-  gpu.arch = 90;
-  gpu.sms = 132;
-  const testing_cuda::Pretend pretend({gpu});
+  const testing_cuda::Pretend pretend({testing_cuda::pretended_gpu(90)});
   const core::Problem p = problem("b2 h4 q512 k512 d64 f16 mask=boolean");
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = TESSERA_CUDA;

@@ -9,42 +9,15 @@
 #include "cuda/sm90/config.hpp"
 #include "cuda/sm90_f32/choose.hpp"
 #include "cuda/sm90_f32/launch.hpp"
-#include "tests/cuda/pretend.hpp"
+#include "tests/cuda/planned.hpp"
 
 namespace tessera::cuda::sm90_f32 {
 namespace {
 
-constexpr int kSms = 132;
-
-core::Problem problem(const std::string& words) {
-  std::string error;
-  const auto c = cases::parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << ": " << error;
-  core::Problem made;
-  const core::Status status = cases::validated(c.value_or(cases::Case{}), &made);
-  EXPECT_TRUE(status.ok()) << words << ": " << status.message;
-  return made;
-}
-
-struct Planned {
-  std::string kernel, words;
-};
-
-Planned planned(const core::Problem& p, int arch, const char* kernel = nullptr) {
-  runtime::Gpu gpu;
-  gpu.name = "pretended";
-  gpu.arch = arch;
-  gpu.sms = kSms;
-  const testing_cuda::Pretend pretend({gpu});
-  tessera_device device = TESSERA_DEVICE_INIT;
-  device.kind = TESSERA_CUDA;
-  device.kernel = kernel;
-  core::Plan plan;
-  const core::Status status = core::plan(p, device, &plan);
-  EXPECT_TRUE(status.ok()) << status.message;
-  if (!status.ok()) return {};
-  return {std::string(plan.kernel->name), plan.prepared->words()};
-}
+using testing_cuda::kSms;
+using testing_cuda::Planned;
+using testing_cuda::planned;
+using testing_cuda::problem;
 
 #define SKIP_WITHOUT_SM90() \
   if (!in_build()) GTEST_SKIP() << "this build has no code for sm_90a"

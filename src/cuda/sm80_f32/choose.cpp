@@ -38,15 +38,7 @@ std::int64_t blocks_of(const core::Problem& p, const Config& c) {
   return divide_up(p.queries * p.group(), c.rows());
 }
 
-core::Status takes_f32(const core::Problem& p) {
-  if (p.dtype != TESSERA_F32)
-    return core::unsupported(fmt::format("dtype is {}; f32 is accepted", core::dtype_name(p.dtype)));
-  if (p.dim > kMostDim || p.value_dim > kMostDim) {
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, kMostDim));
-  }
-  return within_limits(p);
-}
+core::Status takes_f32(const core::Problem& p) { return f32_tensor_cores_take(p, kMostDim); }
 
 // Against sm90's plain variant on 16-bit numbers (estimate.hpp), as measured on an H200; the second of a pair
 // is the variant for few rows, most of which are padding.

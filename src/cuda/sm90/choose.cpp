@@ -16,8 +16,6 @@
 namespace tessera::cuda::sm90 {
 namespace {
 
-constexpr int kArch = 90;  // wgmma is Hopper's alone: no other arch runs this code
-
 // Where scores are more than scaled and hidden. Scales that are not positive change scores one by one, as
 // softcap does.
 Variant option_variant(const core::Problem& p) {
@@ -27,23 +25,10 @@ Variant option_variant(const core::Problem& p) {
   return alibi ? Variant::alibi : Variant::softcap;
 }
 
-std::string missing(const core::Device& device) {
-  const runtime::Gpu& gpu = gpu_of(device);
-  if (gpu.arch != kArch)
-    return fmt::format("GPU {} ({}) is sm_{}; this kernel is for sm_{}", gpu.index, gpu.name, gpu.arch,
-                       kArch);
-  return in_build() ? "" : "this build has no code for sm_90a";
-}
-
 core::Status supports(const core::Problem& p) {
   if (core::Status s = tensor_cores_take(p, kHeadDims[std::size(kHeadDims) - 1].dim); !s.ok()) return s;
-  // Positions in the list of tiles are ints, also those of a round or two past the end.
-  constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
   constexpr int kFewestRows = 32;
-  if (const std::int64_t tiles = divide_up(p.queries, kFewestRows) * p.heads * p.batch; tiles > kMostTiles) {
-    return core::unsupported(
-        fmt::format("queries, heads and batch make {} row tiles; up to {} are accepted", tiles, kMostTiles));
-  }
+  if (core::Status s = check_tiles(divide_up(p.queries, kFewestRows) * p.heads * p.batch); !s.ok()) return s;
   return check_boxes(p);
 }
 
@@ -126,6 +111,22 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
 
 }  // namespace
 
+std::string missing_for_wgmma(const core::Device& device, bool in_build) {
+  constexpr int kArch = 90;
+  const runtime::Gpu& gpu = gpu_of(device);
+  if (gpu.arch != kArch)
+    return fmt::format("GPU {} ({}) is sm_{}; this kernel is for sm_{}", gpu.index, gpu.name, gpu.arch,
+                       kArch);
+  return in_build ? "" : "this build has no code for sm_90a";
+}
+
+core::Status check_tiles(std::int64_t tiles) {
+  constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
+  if (tiles <= kMostTiles) return {};
+  return core::unsupported(
+      fmt::format("queries, heads and batch make {} row tiles; up to {} are accepted", tiles, kMostTiles));
+}
+
 HeadDims padded_dims(const core::Problem& p) {
   for (const HeadDims& d : kHeadDims) {
     if (p.dim <= d.dim && p.value_dim <= d.value_dim) return d;
@@ -170,7 +171,7 @@ core::Kernel production_row() {
   row.summary =
       "production for Hopper: wgmma and TMA, a producer and two to four consumers; f16 "
       "and bf16, head dims to 256";
-  row.missing = missing;
+  row.missing = [](const core::Device& device) { return missing_for_wgmma(device, in_build()); };
   row.supports = supports;
   row.estimate = [](const core::Problem& p, const core::Device& device) { return estimate(p, device); };
   row.prepare = prepare;

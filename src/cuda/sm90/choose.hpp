@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/kernel.hpp"
 #include "cuda/sm90/configs.hpp"
@@ -10,6 +11,12 @@
 namespace tessera::cuda::sm90 {
 
 core::Kernel production_row();
+
+// For every kernel by wgmma, which is Hopper's alone: why this GPU, or this build, is not for it; empty if it
+// is.
+std::string missing_for_wgmma(const core::Device& device, bool in_build);
+// Positions in the list of row tiles are ints, also those of a round or two past the end.
+core::Status check_tiles(std::int64_t tiles);
 
 // How a problem is cut up; see schedule.hpp.
 struct Choice {

@@ -10,34 +10,20 @@
 
 namespace tessera::cuda::sm90 {
 
-// A thread's rows and its first key of a tile; first_row: of the warpgroup. Worked out anew each time: there
-// is no register to keep them in through the tiles that need no masking.
-template <auto C>
-struct ThreadRows {
-  int row[C.thread_rows()];
-  int key;
-
-  __device__ ThreadRows(const tile::Sequence& sequence, int first_row, int tile) {
-    const int lane = ptx::thread_x() % 32;
-    const int first = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows() + lane / 4;
-#pragma unroll
-    for (int r = 0; r < C.thread_rows(); ++r) row[r] = min(first + 8 * r, sequence.queries() - 1);
-    key = tile * C.keys + 2 * (lane % 4);
-  }
-};
-
-// Keys that the rows do not see by position.
+// Keys that the rows do not see by position; first_row: of the warpgroup. The thread's rows and their band
+// are worked out anew each time: there is no register to keep them in through the tiles that need no masking.
 template <auto C>
 __device__ inline void hide_by_position(Scores<C>& s, const Params& p, const TileIndex& at, int first_row,
                                         int tile) {
   const tile::Sequence sequence{p, at.batch};
   const tile::Band band = sequence.band();
-  const ThreadRows<C> rows(sequence, first_row, tile);
+  const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
+  const int row = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows() + lane / 4;
 #pragma unroll
   for (int r = 0; r < C.thread_rows(); ++r) {
-    const int position = rows.row[r] + band.offset;
-    tile::PlainScores::hide(s, r, position - band.left - rows.key,
-                            min(position + band.right + 1, band.keys) - rows.key);
+    const int position = min(row + 8 * r, sequence.queries() - 1) + band.offset;
+    tile::PlainScores::hide(s, r, position - band.left - key0,
+                            min(position + band.right + 1, band.keys) - key0);
   }
 }
 

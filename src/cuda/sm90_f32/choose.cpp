@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "cuda/estimate.hpp"
+#include "cuda/sm90/choose.hpp"
 #include "cuda/sm90/config.hpp"
 #include "cuda/sm90_f32/launch.hpp"
 #include "cuda/steps.hpp"
@@ -14,31 +15,10 @@
 namespace tessera::cuda::sm90_f32 {
 namespace {
 
-constexpr int kArch = 90;  // wgmma is Hopper's alone: no other arch runs this code
-constexpr int kMostDim = kHeadDims[std::size(kHeadDims) - 1].dim;
-
-std::string missing(const core::Device& device) {
-  const runtime::Gpu& gpu = gpu_of(device);
-  if (gpu.arch != kArch)
-    return fmt::format("GPU {} ({}) is sm_{}; this kernel is for sm_{}", gpu.index, gpu.name, gpu.arch,
-                       kArch);
-  return in_build() ? "" : "this build has no code for sm_90a";
-}
-
 core::Status supports(const core::Problem& p) {
-  if (p.dtype != TESSERA_F32)
-    return core::unsupported(fmt::format("dtype is {}; f32 is accepted", core::dtype_name(p.dtype)));
-  if (p.dim > kMostDim || p.value_dim > kMostDim)
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, kMostDim));
-  // Positions in the list of tiles are ints, also those of a round or two past the end.
-  constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - (1 << 16);
+  if (core::Status s = f32_tensor_cores_take(p, kHeadDims[std::size(kHeadDims) - 1].dim); !s.ok()) return s;
   constexpr int kFewestRows = 64;
-  const std::int64_t tiles = divide_up(p.queries * p.group(), kFewestRows) * p.kv_heads * p.batch;
-  if (tiles > kMostTiles)
-    return core::unsupported(
-        fmt::format("queries, heads and batch make {} row tiles; up to {} are accepted", tiles, kMostTiles));
-  return within_limits(p);
+  return sm90::check_tiles(divide_up(p.queries * p.group(), kFewestRows) * p.kv_heads * p.batch);
 }
 
 Config config_of(const core::Problem& p, Variant variant) {
@@ -97,7 +77,7 @@ core::Kernel production_row() {
   core::Kernel row;
   row.name = "sm90_f32";
   row.summary = "production for Hopper: f32 by wgmma on three bf16 parts of every number; head dims to 256";
-  row.missing = missing;
+  row.missing = [](const core::Device& device) { return sm90::missing_for_wgmma(device, in_build()); };
   row.supports = supports;
   row.estimate = [](const core::Problem& p, const core::Device& device) -> core::Estimate {
     const int sms = gpu_of(device).sms;

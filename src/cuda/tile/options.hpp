@@ -215,15 +215,14 @@ __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p
   if (low > 0 || high < 8 * kGroups) PlainScores::hide(s, r, low, high);
 }
 
-// What a mask tensor says of a granule (MaskTiles). Bit 0: there is something to see; bit 1: it is to be
-// applied.
+// What a mask tensor says of a granule (MaskTiles). Bit 0: there is something to see.
 enum class MaskState : unsigned char {
   hidden = 0,  // every key, from every row
   open = 1,    // nothing hidden, nothing added
   mixed = 3,
   finite = 7,  // additive, and nothing is hidden or so low that it would overflow
 };
-inline constexpr unsigned kSeen = 1, kApplied = 2, kFinite = 4;
+inline constexpr unsigned kSeen = 1, kFinite = 4;
 
 // The bits of row r's keys, a word for every 32; the thread's first key is the first's bit `shift`.
 template <int kGroups>
