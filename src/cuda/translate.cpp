@@ -48,7 +48,12 @@ ScoreUnits units_of(const core::Scoring& scoring) {
   } else if (fits(1.0f)) {
     units = {.factor = 1.0f, .first = scale * tile::kLog2E, .bias = tile::kLog2E};
   } else {
-    units = {.factor = softcap * tile::kLog2E, .first = scale / softcap, .bias = 1.0f / softcap};
+    // A quotient that overflows would make NaN of a dot product of 0; past the largest number all are at the
+    // cap anyway.
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    units = {.factor = softcap * tile::kLog2E,
+             .first = std::clamp(scale / softcap, -kLargest, kLargest),
+             .bias = 1.0f / softcap};
   }
   if (softcap > 0) {
     units.cap_out = softcap * units.bias;
