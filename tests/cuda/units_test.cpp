@@ -25,8 +25,9 @@ TEST(ScoreUnits, ExponentsAreTheFormulas) {
       const ScoreUnits u = units(scale, softcap);
       const double exact = double{scale} * kLog2E;
       EXPECT_TRUE(std::isfinite(u.first));  // 0 times inf would be NaN
-      if (softcap == 0 || std::isfinite(scale / softcap))
+      if (softcap == 0 || std::isfinite(scale / softcap)) {
         EXPECT_NEAR(double{u.first} * u.factor, exact, 3e-7 * std::abs(exact)) << scale << " " << softcap;
+      }
       EXPECT_NEAR(double{u.bias} * u.factor, kLog2E, 3e-7 * kLog2E) << scale << " " << softcap;
       EXPECT_GT(u.factor, 0.0f) << "the largest score must be the largest exponent";
       EXPECT_TRUE(std::isfinite(u.least_bias * u.bias) && std::isfinite(u.least_bias * u.bias * u.factor));
