@@ -174,10 +174,10 @@ struct Consumer {
         soften(c, tile, even, s, rows);
       }
       if (tile < range.first) break;
-      mask(s, tile);
       ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
-      c.grew = true;
-      grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
+      mask(s, tile);
+      c.grew = !continue_softmax<C, T>(even, s, rows, factor());
+      if (c.grew) grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
     release_query();
@@ -219,7 +219,10 @@ struct Consumer {
         if (needs_mask(tile) || !continue_softmax<C, T>(probs, s, rows, factor())) break;
       }
       if (tile < range.first) break;
-      if (needs_mask(tile)) mask(s, tile);
+      if (needs_mask(tile)) {
+        mask(s, tile);
+        if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
+      }
       float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
