@@ -86,7 +86,7 @@ class Kernel {
     params_.group = cuda::tile::make_divider(problem.group);
     row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
     blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
-    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_,
+    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_ * C.teams,
                                                  problem.later_rows_see_more());
   }
 
@@ -94,7 +94,7 @@ class Kernel {
   std::string run(unsigned seed) {
     cuda::sm90::when_written = [this](const TileIndex& at, int first_row) {
       if (const std::string wrong = check(at, first_row); !wrong.empty()) machine->fail(wrong);
-      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x}];
+      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x % (128 * C.consumers)}];
     };
     gridDim.x = static_cast<unsigned>(blocks_);
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
@@ -112,30 +112,33 @@ class Kernel {
 
   std::string run_block(unsigned seed) {
     const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(1024, 256 * 1024), std::free);
-    auto& shared = *static_cast<Shared*>(memory.get());
+    auto* const shared = static_cast<Shared*>(memory.get());
     Machine block(seed);
     machine = &block;
     block.place(memory.get());
-    cuda::sm90::start_barriers(shared);
+    for (int team = 0; team < C.teams; ++team) cuda::sm90::start_barriers(shared[team]);
     // Warpgroups, warps and the producer, some of them much slower than others.
     const auto pace = [&] { return block.chance(1.0 / 3) ? 0.02 : block.chance(0.5) ? 0.3 : 1.0; };
-    for (int w = 0; w < C.consumers; ++w) {
+    for (int w = 0; w < C.warpgroups(); ++w) {
       const double warpgroup_pace = pace();
+      const int team = w / C.consumers, of_team = w % C.consumers;
       for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
-        block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
-                       [&shared, w, this] {
-                         cuda::sm90::Consumer<C, __half, Policy<kGeneral>>{params_, shared, w}.run();
-                       });
+        block.add_warp(
+            32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
+            [shared, team, of_team, this] {
+              cuda::sm90::Consumer<C, __half, Policy<kGeneral>>{params_, shared[team], team, of_team}.run();
+            });
     }
-    block.add_warp(128 * C.consumers, pace(), [&shared, this] {
-      cuda::sm90::Producer<C>{params_, shared}.run();
-    });
+    for (int team = 0; team < C.teams; ++team)
+      block.add_warp(static_cast<unsigned>(128 * C.warpgroups() + 32 * team), pace(), [shared, team, this] {
+        cuda::sm90::Producer<C>{params_, shared[team], team}.run();
+      });
     return block.run();
   }
 
   // What the warp has done since it wrote last, now that it writes rows first_row ... of a warpgroup.
   std::string check(const TileIndex& at, int first_row) {
-    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128 % C.consumers;
     if (first_row != at.row_tile * C.rows() + 64 * warpgroup) return "other rows than the warpgroup's";
     auto &scores = machine->scores(), &outputs = machine->outputs();
     std::set<int> visited;
@@ -145,7 +148,8 @@ class Kernel {
       if (scores[i].a != Piece{Piece::query, first_row, at.head, at.batch}) return "scores of another Q";
       if (scores[i].b != Piece{Piece::key, row, kv_head, at.batch}) return "scores of another K";
       if (outputs[i].b != Piece{Piece::value, row, kv_head, at.batch}) return "an output of another V";
-      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16) return "a product in part";
+      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16 * (C.strips ? 2 : 1))
+        return "a product in part";
       if (i > 0 && row != scores[i - 1].b.row - C.keys) return "key tiles in another order";
       visited.insert(row / C.keys);
     }
@@ -182,7 +186,7 @@ class Kernel {
   }
 
   const Problem& problem_;
-  cuda::sm90::Sm90Params params_{};
+  cuda::sm90::StripParams params_{};
   int row_tiles_, blocks_;
   std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
 };
@@ -198,6 +202,9 @@ void try_random_problems() {
 }
 
 TEST(Sm90Protocol, Tall) { try_random_problems<64, 64, Variant::tall>(); }
+TEST(Sm90Protocol, Twin) { try_random_problems<64, 64, Variant::twin>(); }
+TEST(Sm90Protocol, Tall80) { try_random_problems<80, 80, Variant::tall>(); }
+TEST(Sm90Protocol, Plain80) { try_random_problems<80, 80, Variant::plain>(); }
 TEST(Sm90Protocol, Plain64) { try_random_problems<64, 64, Variant::plain>(); }
 TEST(Sm90Protocol, Plain128) { try_random_problems<128, 128, Variant::plain>(); }
 TEST(Sm90Protocol, Plain192) { try_random_problems<192, 192, Variant::plain>(); }

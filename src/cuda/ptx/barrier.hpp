@@ -51,6 +51,9 @@ __device__ inline bool barrier_done(unsigned barrier, unsigned parity) {
   return done != 0;
 }
 
+// What threads wrote to shared memory becomes visible to the tensor cores and TMA.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // Named barriers: some of a block's threads meet. Id 0 is __syncthreads.
 __device__ inline void named_sync(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

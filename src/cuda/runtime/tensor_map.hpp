@@ -10,14 +10,15 @@ struct TensorMap;  // ptx/tma.hpp
 
 namespace tessera::cuda::runtime {
 
-// A tensor of 16-bit elements that is copied in boxes of 64 columns, 128-byte swizzled; what a box has beyond
-// its edge reads as zeros and is not written.
+// A tensor of 16-bit elements that is copied in boxes of 64 columns, 128-byte swizzled, or in strips of 8
+// columns, not swizzled; what a box has beyond its edge reads as zeros and is not written.
 struct BoxedTensor {
   void* data = nullptr;
   bool bf16 = false;
   std::array<std::uint64_t, 4> extents{};        // columns, rows, heads, batch
   std::array<std::uint64_t, 3> strides_bytes{};  // of rows, heads, batch
   std::uint32_t box_rows = 0;
+  bool strip = false;
 
   bool operator==(const BoxedTensor&) const = default;
 };

@@ -32,13 +32,22 @@ const void* function_for(bool bf16, const Choice& choice) {
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
 
+core::Status move_maps(TensorMap* query, TensorMap* key, TensorMap* value, const core::Addresses& at) {
+  const runtime::Runtime& cuda = runtime::current();
+  if (core::Status s = cuda.move_map(query, at[core::TensorId::query]); !s.ok()) return s;
+  if (core::Status s = cuda.move_map(key, at[core::TensorId::key]); !s.ok()) return s;
+  return cuda.move_map(value, at[core::TensorId::value]);
+}
+
 core::Status place(void* params, const core::Addresses& at) {
   auto& p = *static_cast<Sm90Params*>(params);
   place(&p.problem, at);
-  const runtime::Runtime& cuda = runtime::current();
-  if (core::Status s = cuda.move_map(&p.query, at[core::TensorId::query]); !s.ok()) return s;
-  if (core::Status s = cuda.move_map(&p.key, at[core::TensorId::key]); !s.ok()) return s;
-  return cuda.move_map(&p.value, at[core::TensorId::value]);
+  return move_maps(&p.query, &p.key, &p.value, at);
+}
+core::Status place_with_strips(void* params, const core::Addresses& at) {
+  if (core::Status s = place(params, at); !s.ok()) return s;
+  TensorMap* const strips = static_cast<StripParams*>(params)->strips;
+  return move_maps(&strips[0], &strips[1], &strips[2], at);
 }
 
 }  // namespace
@@ -46,13 +55,12 @@ core::Status place(void* params, const core::Addresses& at) {
 bool in_build() { return true; }
 
 core::Status make_step(const core::Problem& p, const Choice& choice, int gpu, runtime::Step* out) {
-  Sm90Params params{{},
-                    {},
-                    {},
-                    translate(p, 1),
-                    make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
-                                  static_cast<int>(p.batch), choice.blocks, choice.unequal),
-                    tile::make_divider(static_cast<int>(p.group()))};
+  StripParams params{};
+  params.problem = translate(p, 1);
+  params.schedule =
+      make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads), static_cast<int>(p.batch),
+                    choice.blocks * choice.tiling.teams, choice.unequal);
+  params.group = tile::make_divider(static_cast<int>(p.group()));
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.encode(boxes.query, gpu, &params.query); !s.ok()) return s;
@@ -61,8 +69,15 @@ core::Status make_step(const core::Problem& p, const Choice& choice, int gpu, ru
   out->kernel = "sm90";
   out->pdl = true;
   out->function = function_for(p.dtype == TESSERA_BF16, choice);
-  out->set_params(params);
-  out->place = place;
+  if (choice.tiling.strips) {
+    for (std::size_t i = 0; i < boxes.strips.size(); ++i)
+      if (core::Status s = cuda.encode(boxes.strips[i], gpu, &params.strips[i]); !s.ok()) return s;
+    out->set_params(params);
+    out->place = place_with_strips;
+  } else {
+    out->set_params(static_cast<const Sm90Params&>(params));
+    out->place = place;
+  }
   if (splits_keys(choice.variant)) {
     out->grid[0] = static_cast<unsigned>(choice.row_tiles);
     out->grid[1] = static_cast<unsigned>(p.heads);

@@ -14,4 +14,9 @@ struct Sm90Params {
   tile::Divider group;  // query heads that share K and V
 };
 
+// And where the last columns stand in strips: these of Q, K and V.
+struct StripParams : Sm90Params {
+  TensorMap strips[3];
+};
+
 }  // namespace tessera::cuda::sm90
