@@ -170,9 +170,10 @@ typedef struct tessera_plan_info {
 } tessera_plan_info;
 
 /* Computes one problem. On a CPU it returns when the output is written. On a GPU it puts the work on the
- * stream and returns: no waiting, no allocation, and the stream may be captured into a CUDA graph; values in
- * key_lengths cannot be looked at then and are clamped to 0 ... keys. Safe from many threads at once. On any
- * status but TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
+ * stream and returns: no waiting, no allocation but for a workspace that is needed and was not given, and the
+ * stream may be captured into a CUDA graph; values in key_lengths cannot be looked at then and are clamped to
+ * 0 ... keys. Safe from many threads at once. On any status but TESSERA_OK nothing was written (unless
+ * TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
 /* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */

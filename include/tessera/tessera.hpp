@@ -235,7 +235,8 @@ inline Device cpu(CpuOptions options = {}) {
   return d;
 }
 // A GPU: the call returns once the work is on the stream (a cudaStream_t; null is the default stream).
-// Without a workspace, a call that needs some takes it from a pool of the library's, in the order of the stream.
+// Without a workspace, a call that needs some takes it from a pool of the library's, in the order of the
+// stream.
 inline Device cuda(void* stream = nullptr, std::int32_t index = 0, const char* kernel = nullptr,
                    Workspace workspace = {}) {
   Device d = TESSERA_DEVICE_INIT;

@@ -46,7 +46,8 @@ struct Folder {
 };
 void PrintTo(const Folder& folder, std::ostream* out) { *out << folder.name; }
 
-const std::vector<Folder> kShared = {{"ptx", "compute_90a", "", {}}, {"tile", "compute_80", "", {}}};
+const std::vector<Folder> kShared = {
+    {"ptx", "compute_90a", "", {}}, {"tile", "compute_80", "", {}}, {"mask", "compute_80", "", {}}};
 const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
@@ -54,7 +55,7 @@ const std::vector<Folder> kArchs = {
     {"sm90",
      "compute_90a",
      "cuda/sm90/instance.hpp",
-     {"attend<Element::bf16, 64, 64, Variant::plain>",
+     {"attend<Element::bf16, 64, 64, Variant::plain>", "attend<Element::f16, 64, 64, Variant::general>",
       "attend_split<Element::f16, 64, 64, Variant::narrow>"}},
     {"sm90_f32",
      "compute_90a",

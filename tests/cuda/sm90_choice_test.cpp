@@ -163,10 +163,15 @@ TEST(Sm90, VariantsByOptionAndSize) {
   const auto variant = [](const char* words) { return choose(problem(words), kSms).variant; };
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16"), Variant::plain);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 lengths sinks"), Variant::plain);
-  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30"), Variant::general);
-  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30"), Variant::softcap);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::alibi);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 mask=additive"), Variant::general);
-  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::softcap);
+  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=1e-20"), Variant::plain);
+  // Together.
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 alibi align=top-left"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 mask=boolean"), Variant::general);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=-1 alibi align=top-left"), Variant::general);
   // 64 tiles of 128 rows, 32 of 256 or 128 of 64: one round each way, and the shortest is done first.
   EXPECT_EQ(variant("b2 h8 q512 d64 f16"), Variant::split);
   EXPECT_EQ(variant("b1 h16 q512 d128 f16"), Variant::split);

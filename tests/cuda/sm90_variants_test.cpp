@@ -109,8 +109,21 @@ TEST(Variants, PassTheGatesWithWindowsOfManyTiles) {
 
 TEST(Variants, PassTheGatesWithOptionsInManyTiles) {
   SKIP_WITHOUT_SM90_GPU();
-  for (const char* dims : {"q250 k200 d256", "q600 k200 d128"})
-    expect_passes(Shape{"", Variant::general, dims}, {"bf16 causal=top-left softcap=30", Input::normal});
+  const std::pair<Variant, const char*> options[] = {
+      {Variant::softcap, "bf16 causal=top-left softcap=30"},
+      {Variant::softcap, "f16 softcap=1"},
+      {Variant::softcap, "f16 causal=bottom-right scale=-0.1"},
+      {Variant::alibi, "bf16 causal=bottom-right alibi"},
+      {Variant::alibi, "f16 align=top-left alibi"},
+      {Variant::alibi, "f16 align=top-left window=150,90 alibi"},
+      {Variant::general, "bf16 mask=boolean:queries-keys:documents70"},
+      {Variant::general, "f16 mask=boolean:heads-queries-keys:tiles64"},
+      {Variant::general, "bf16 mask=additive-f32:batch-keys:padding lengths"},
+      {Variant::general, "f16 mask=additive-bf16:heads-queries-keys:bias causal=bottom-right"},
+      {Variant::general, "f16 align=top-left mask=additive:tiles64 alibi softcap=5"}};
+  for (const char* dims : {"q250 k200 d256", "q600 k200 d128", "q700 k300 d64", "q300 k301 d192 v128"})
+    for (const auto& [variant, words] : options)
+      expect_passes(Shape{"", variant, dims}, {words, Input::normal});
 }
 
 // Four batch entries, each with about a quarter as many heads as there are SMs; two of those share K and V.

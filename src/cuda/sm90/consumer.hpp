@@ -98,18 +98,22 @@ struct Consumer {
       if ((note & kNoteApplied) != 0) apply_mask(s);
     if (!sees_all(tile)) hide(s, tile);
   }
-  __device__ void apply_mask(Scores<C>& s) {
+  // The next slot of the mask tensor: what `use` makes of it, then it is free again.
+  template <class Use>
+  __device__ void take_mask(const Use& use) {
     const auto& more = static_cast<const Sm90MaskParams&>(p);
     const int slots = more.slots, n = static_cast<int>(mask_count) & (slots - 1);
     shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
     ++mask_count;
-    if (all_hidden()) {
-      hide_all(s);
-    } else if ((note >> warpgroup & 1) != 0)
-      MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup}.apply(
-          s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+    use(MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup});
     __syncwarp();
     if (ptx::thread_x() % 32 == 0) shared.mask_empty[n].arrive();
+  }
+  __device__ void apply_mask(Scores<C>& s) {
+    take_mask([&](const MaskSlot<C>& slot) {
+      if ((note >> warpgroup & 1) != 0 && !all_hidden())
+        slot.apply(s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+    });
   }
   // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
   __device__ bool all_hidden() const { return (note >> (kNoteHidden + warpgroup) & 1) != 0; }
@@ -207,6 +211,7 @@ struct Consumer {
     ptx::pin(s);
     release_key();
     if (Policy::kEveryTile || Policy::kRotates || needs_change(tile)) change(s, tile);
+    if (Policy::kMaskTensor && all_hidden()) hide_all(s);
     start_softmax<C, T>(probs, s, rows, factor());
   }
 
@@ -293,7 +298,7 @@ struct Consumer {
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
         if (Policy::kMaskTensor && all_hidden()) {
-          apply_mask(s);
+          take_mask([](const MaskSlot<C>&) {});
           clear_probs(probs);
           continue;
         }
@@ -404,7 +409,7 @@ struct Consumer {
     for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) {
       const TileIndex at = again.index();
       const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-      recompute_suspects<T>(p.problem, at, first, first + 16);
+      recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
     }
   }
 };

@@ -74,17 +74,21 @@ struct RowEnds {
       sound[r] = there[r] && state[r].sum == state[r].sum;
     }
   }
-  template <bool kMask = false>
   __device__ void write_lse(const Params& p, const tile::BlockView<T>& view, int row, int head,
                             const tile::SoftmaxState (&state)[kRows]) const {
     if (view.lse == nullptr) return;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (!there[r]) continue;
-      const tile::RowIndex at{row + 8 * r, head};
-      tile::write_lse(p, view, at,
-                      kMask ? tile::log_sum_exp(p, view, at, state[r]) : tile::log_sum_exp(state[r]));
-    }
+    for (int r = 0; r < kRows; ++r)
+      if (there[r]) tile::write_lse(p, view, {row + 8 * r, head}, tile::log_sum_exp(state[r]));
+  }
+  // With a mask tensor: what was written is not yet a row's lse.
+  __device__ bool low(const Params& p, const tile::BlockView<T>& view,
+                      const tile::SoftmaxState (&state)[kRows]) const {
+    bool any = false;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      any |= there[r] && state[r].sum > 0.0f && tile::is_low(p, state[r].row_max);
+    return view.lse != nullptr && any;
   }
 
   // 32 columns from first_column on: x[m] has columns 8 m + .... Of the last 16 bytes of a row kPartial
@@ -153,7 +157,8 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
   tile::join_sums(rows);
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, at.head, state);
-  if (lane % 4 == 0) ends.template write_lse<(C.mask_bytes > 0)>(p, view, row, at.head, state);
+  if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);
+  const bool low = C.mask_bytes > 0 && ends.low(p, view, state);
   ends.template write_all<C.value_dim>(0, lane, [&](int n) {
     Pairs<2> x = pairs_of<2>(o, n);
 #pragma unroll
@@ -161,12 +166,24 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
       x.of[r] = make_float2(x.of[r].x * ends.inverse[r], x.of[r].y * ends.inverse[r]);
     return x;
   });
-  return __any_sync(0xffffffffu, ends.suspect());
+  return __any_sync(0xffffffffu, ends.suspect() || low);
+}
+
+// The lse of a row, by one warp, where it is not yet what it should be (tile/score.hpp).
+template <class T>
+__device__ inline void correct_low_lse(const Params& p, const tile::BlockView<T>& view, tile::RowIndex at) {
+  const float lse = view.lse[at.head * p.output.lse_strides.head + at.query * p.output.lse_strides.row];
+  if (!tile::is_low(p, lse)) return;
+  const int lane = ptx::thread_x() % 32;
+  float largest = tile::largest_additive(p, view, at, lane, 32);
+  for (int step = 16; step > 0; step /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+  if (lane == 0) tile::write_lse(p, view, at, largest);
 }
 
 // Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
 // visible NaN was met stay what they are.
-template <class T>
+template <class T, bool kMaskTensor = false>
 __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
   const int lane = ptx::thread_x() % 32;
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
@@ -176,6 +193,7 @@ __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, 
     bool suspect = false;
     for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
     if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
+    if (kMaskTensor && view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
   }
 }
 

@@ -32,7 +32,7 @@ void set_step(const core::Problem& p, const Choice& choice, runtime::Step* out) 
                             sm90::make_schedule(row_tiles, static_cast<int>(p.kv_heads),
                                                 static_cast<int>(p.batch), blocks, choice.unequal),
                             rows_of_16_bytes(p) ? 1 : 0});
-  out->place = [](void* params, const core::Addresses& at) {
+  out->place = [](void* params, const core::Addresses& at, void*) {
     place(&static_cast<F32Params*>(params)->problem, at);
     return core::Status{};
   };

@@ -103,20 +103,28 @@ struct OptionScores {
   }
 };
 
-// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows: what
-// counts then is the largest such value alone. Everything else is lost beside it.
+// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows, has the
+// largest such value as its lse: everything else is lost beside it.
+inline constexpr float kLowLse = -1e36f;
+__device__ inline bool is_low(const Params& p, float lse) {
+  return lse < kLowLse && lse > minus_infinity() && p.visibility.mask_kind >= MaskTensorKind::additive_f32;
+}
+// Of every step-th key from the first on.
 template <class T>
-__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at,
-                                    const SoftmaxState& state) {
-  constexpr float kLow = -1e36f;
-  const float lse = log_sum_exp(state);
-  if (!(lse < kLow) || state.sum == 0.0f || p.visibility.mask_kind < MaskTensorKind::additive_f32) return lse;
+__device__ inline float largest_additive(const Params& p, const BlockView<T>& v, RowIndex at, int first,
+                                         int step) {
   const OptionScores row(p, v, at);
   const KeyRange range = key_range(v.band, at.query, at.query);
   float largest = minus_infinity();
-  for (int key = range.begin; key < range.end; ++key)
+  for (int key = range.begin + first; key < range.end; key += step)
     largest = fmaxf(largest, additive_mask(p, row.mask, key));
   return largest;
+}
+template <class T>
+__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at,
+                                    const SoftmaxState& state) {
+  const float lse = log_sum_exp(state);
+  return is_low(p, lse) ? largest_additive(p, v, at, 0, 1) : lse;
 }
 
 // A head's sink, if it has one, joins the sums of its rows; what was summed so far is to be multiplied by

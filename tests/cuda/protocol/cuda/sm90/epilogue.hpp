@@ -16,7 +16,7 @@ bool write_output(const Params&, const TileIndex& at, int first_row, RowState&, 
   when_written(at, first_row);
   return false;
 }
-template <class T>
+template <class T, bool kMaskTensor>
 void recompute_suspects(const Params&, const TileIndex&, int, int) {}
 
 }  // namespace tessera::cuda::sm90
