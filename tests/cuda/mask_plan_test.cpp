@@ -101,8 +101,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
     EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, 64, true).bits_at);
     EXPECT_EQ(pass.whole_chunks, 1);
-    EXPECT_EQ(pretend.launched()[before].grid[0],
-              8U);  // 512 rows in granules of 64, one stretch of 1024 keys
+    // 2 x 4 heads of 512 rows, in granules of 64; one stretch of 1024 keys.
+    EXPECT_EQ(pretend.launched()[before].grid[0], 64U);
   }
 
   // Less than is needed is refused, as a budget for the plan and in the call.

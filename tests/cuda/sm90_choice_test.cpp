@@ -167,7 +167,7 @@ TEST(Sm90, VariantsByOptionAndSize) {
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 alibi align=top-left"), Variant::alibi);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 mask=additive"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=-0.1"), Variant::softcap);
-  EXPECT_EQ(variant("b4 h16 q2048 d64 f16 scale=1e-20"), Variant::plain);
+  EXPECT_EQ(variant("b4 h16 q2048 d128 f16 scale=1e-20"), Variant::plain);
   // Together.
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 alibi align=top-left"), Variant::general);
   EXPECT_EQ(variant("b4 h16 q2048 d128 f16 softcap=30 mask=boolean"), Variant::general);
@@ -198,7 +198,8 @@ TEST(Sm90, VariantsByOptionAndSize) {
   // Head dims to 80 have a row of their own, but for options.
   EXPECT_EQ(variant("b32 h16 q729 d72 bf16"), Variant::tall);
   EXPECT_EQ(padded_dims(problem("b32 h16 q729 d72 bf16")).dim, 80);
-  EXPECT_EQ(padded_dims(problem("b32 h16 q729 d72 bf16 softcap=30")).dim, 96);
+  for (const char* option : {"softcap=30", "alibi align=top-left", "mask=boolean", "scale=-1"})
+    EXPECT_EQ(padded_dims(problem(fmt::format("b32 h16 q729 d72 bf16 {}", option))).dim, 96);
   EXPECT_EQ(variant("b4 h33 q128 d72 bf16"), Variant::plain);
   // Causal: 128 tiles of 256 rows are one round, as long as the longest; 256 of 128 rows are dealt out and
   // take little more than the longest of them.
