@@ -76,7 +76,8 @@ struct Policy {
     machine->changed().push_back(key / kKeys);
   }
   template <bool kBefore, int, class Rows>
-  static int shift(const Rows&, int, int) {
+  static int shift(const Rows&, int, int key) {
+    machine->shifted().push_back(key / kKeys);
     return 0;
   }
 };
@@ -97,10 +98,10 @@ class Kernel {
     p.kv.lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
     p.kv.lengths_stride = 1;
     params_.group = cuda::tile::make_divider(problem.group);
-    if (kMask) set_mask();
+    if constexpr (kMask) set_mask();
     row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
     blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
-    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_,
+    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_ * C.teams,
                                                  problem.later_rows_see_more());
   }
 
@@ -108,7 +109,7 @@ class Kernel {
   std::string run(unsigned seed) {
     cuda::sm90::when_written = [this](const TileIndex& at, int first_row) {
       if (const std::string wrong = check(at, first_row); !wrong.empty()) machine->fail(wrong);
-      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x}];
+      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x % (128 * C.consumers)}];
     };
     gridDim.x = static_cast<unsigned>(blocks_);
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
@@ -160,35 +161,37 @@ class Kernel {
 
   std::string run_block(unsigned seed) {
     const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(1024, 256 * 1024), std::free);
-    auto& shared = *static_cast<Shared*>(memory.get());
+    auto* const shared = static_cast<Shared*>(memory.get());
     Machine block(seed);
     machine = &block;
     block.place(memory.get());
-    cuda::sm90::start_barriers(shared);
+    for (int team = 0; team < C.teams; ++team) cuda::sm90::start_barriers(shared[team]);
     // Warpgroups, warps and the producer, some of them much slower than others.
     const auto pace = [&] { return block.chance(1.0 / 3) ? 0.02 : block.chance(0.5) ? 0.3 : 1.0; };
-    for (int w = 0; w < C.consumers; ++w) {
+    for (int w = 0; w < C.warpgroups(); ++w) {
       const double warpgroup_pace = pace();
+      const int team = w / C.consumers, of_team = w % C.consumers;
       for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
         block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
-                       [&shared, w, this] {
-                         cuda::sm90::Consumer<C, __half, Scoring>{params_, shared, w}.run();
+                       [shared, team, of_team, this] {
+                         cuda::sm90::Consumer<C, __half, Scoring>{params_, shared[team], team, of_team}.run();
                        });
     }
-    block.add_warp(128 * C.consumers, pace(), [&shared, this] {
-      if constexpr (kMask) {
-        cuda::sm90::MaskProducer<C> producer{{params_, shared}};
-        producer.run();
-      } else {
-        cuda::sm90::Producer<C, Scoring::kRotates>{params_, shared}.run();
-      }
-    });
+    for (int team = 0; team < C.teams; ++team)
+      block.add_warp(static_cast<unsigned>(128 * C.warpgroups() + 32 * team), pace(), [shared, team, this] {
+        if constexpr (kMask) {
+          cuda::sm90::MaskProducer<C> producer{{params_, shared[team], team}};
+          producer.run();
+        } else {
+          cuda::sm90::Producer<C, Scoring::kRotates>{params_, shared[team], team}.run();
+        }
+      });
     return block.run();
   }
 
   // What the warp has done since it wrote last, now that it writes rows first_row ... of a warpgroup.
   std::string check(const TileIndex& at, int first_row) {
-    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128 % C.consumers;
     if (first_row != at.row_tile * C.rows() + 64 * warpgroup) return "other rows than the warpgroup's";
     auto &scores = machine->scores(), &outputs = machine->outputs();
     std::set<int> visited;
@@ -198,7 +201,8 @@ class Kernel {
       if (scores[i].a != Piece{Piece::query, first_row, at.head, at.batch}) return "scores of another Q";
       if (scores[i].b != Piece{Piece::key, row, kv_head, at.batch}) return "scores of another K";
       if (outputs[i].b != Piece{Piece::value, row, kv_head, at.batch}) return "an output of another V";
-      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16) return "a product in part";
+      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16 * (C.strips ? 2 : 1))
+        return "a product in part";
       if (const int before = i == 0 ? 0 : scores[i - 1].b.row; i > 0 && !follows(row, before))
         return "key tiles in another order";
       if (!visited.insert(row / C.keys).second) return "a key tile twice";
@@ -210,12 +214,21 @@ class Kernel {
     outputs.clear();
     machine->masked().clear();
     machine->changed().clear();
+    machine->shifted().clear();
     machine->applied().clear();
     return "";
   }
   // Down, one by one; with a mask tensor some are left out, and from the diagonal on they go round once.
   static bool follows(int row, int before) {
     return kMask ? row < before : row == before - C.keys || (Scoring::kRotates && row > before);
+  }
+
+  // The policy's part is in the exponents' shift; or in the scores, always of those that are masked, and then
+  // not in the shift. Where something has grown, scores are changed behind a shift.
+  static bool once_changed(int tile, bool masked) {
+    const auto changed = std::ranges::count(machine->changed(), tile),
+               shifted = std::ranges::count(machine->shifted(), tile);
+    return masked ? changed == 1 && shifted == 0 : changed <= 1 && shifted <= 1 && changed + shifted > 0;
   }
 
   std::string check_tiles(const TileIndex& at, int first_row, const std::set<int>& visited) const {
@@ -239,6 +252,8 @@ class Kernel {
       if (!all && std::ranges::count(masked, tile) != 1) return "a key tile was not masked";
       if (Scoring::kEveryTile && std::ranges::count(machine->changed(), tile) != 1)
         return "a key tile was not changed";
+      if (Scoring::kRotates && !once_changed(tile, !all))
+        return "a key tile was changed twice, or not at all";
       const Piece piece{Piece::mask, tile * C.keys, at.head, at.batch};
       const auto applied = std::ranges::count(machine->applied(), piece);
       if (applied != (mask == cuda::sm90::kMixed ? 1 : 0))
@@ -252,7 +267,7 @@ class Kernel {
   }
 
   const Problem& problem_;
-  cuda::sm90::Sm90MaskParams params_{};
+  std::conditional_t<kMask, cuda::sm90::Sm90MaskParams, cuda::sm90::StripParams> params_{};
   std::vector<unsigned char> states_;
   int row_tiles_, blocks_;
   std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
@@ -269,6 +284,9 @@ void try_random_problems() {
 }
 
 TEST(Sm90Protocol, Tall) { try_random_problems<64, 64, Variant::tall>(); }
+TEST(Sm90Protocol, Twin) { try_random_problems<64, 64, Variant::twin>(); }
+TEST(Sm90Protocol, Tall80) { try_random_problems<80, 80, Variant::tall>(); }
+TEST(Sm90Protocol, Plain80) { try_random_problems<80, 80, Variant::plain>(); }
 TEST(Sm90Protocol, Plain64) { try_random_problems<64, 64, Variant::plain>(); }
 TEST(Sm90Protocol, Plain128) { try_random_problems<128, 128, Variant::plain>(); }
 TEST(Sm90Protocol, Plain192) { try_random_problems<192, 192, Variant::plain>(); }

@@ -27,7 +27,7 @@ template <Config C, class T, class Policy>
 struct Consumer {
   const Sm90Params& p;
   Shared<C>& shared;
-  int warpgroup;
+  int team, warpgroup;      // warpgroup of the team
   unsigned task_count = 0;  // row tiles taken so far
   unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
   int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
@@ -41,7 +41,7 @@ struct Consumer {
   using TaskRing = tile::RingIndex<kTasks>;
 
   // The warp's own word: no register can be kept for it.
-  __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32]; }
+  __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32 % (4 * C.consumers)]; }
   __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   // The row tile that was taken last, or the one before it.
   __device__ const Task& task(unsigned before = 0) const {
@@ -248,10 +248,10 @@ struct Consumer {
         soften(c, tile, even, s, rows);
       }
       if (tile < range.first) break;
-      change(s, tile);
       ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
-      c.grew = true;
-      grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
+      change(s, tile);
+      c.grew = !continue_softmax<C, T>(even, s, rows, factor());
+      if (c.grew) grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
     release_query();
@@ -306,7 +306,12 @@ struct Consumer {
         if (needs_change(tile) || !go_on(tile, probs, s, rows)) break;
       }
       if (tile < range.first) break;
-      if (Policy::kRotates || needs_change(tile)) change(s, tile);
+      if (needs_change(tile)) {
+        change(s, tile);
+        if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
+      } else if constexpr (Policy::kRotates) {
+        change(s, tile);
+      }
       float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
@@ -347,7 +352,7 @@ struct Consumer {
   }
 
   __device__ void run_ahead() {
-    static_assert(!C.overlap);
+    static_assert(!C.overlap && C.teams == 1);  // a second team may have no row tile at all
     Scores<C> first;
     RowState rows;
     Output<C> o;
@@ -401,7 +406,7 @@ struct Consumer {
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.
   __device__ void recompute() const {
-    for (Tiles again(p.schedule); !again.done(); again.advance()) {
+    for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) {
       const TileIndex at = again.index();
       const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
       recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);

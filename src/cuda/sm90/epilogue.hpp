@@ -127,7 +127,9 @@ struct RowEnds {
     const auto write_each = [&]<bool kPartial>() {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; n += 4) {
-        const Pairs<kRows> x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
+        Pairs<kRows> x[4] = {};
+#pragma unroll
+        for (int m = 0; m < 4 && n + m < kColumns / 8; ++m) x[m] = columns_of(n + m);
         write<kPartial>(x, first_column + 8 * n, lane);
       }
     };

@@ -14,6 +14,11 @@ struct Sm90Params {
   tile::Divider group;  // query heads that share K and V
 };
 
+// And where the last columns stand in strips: these of Q, K and V.
+struct StripParams : Sm90Params {
+  TensorMap strips[3];
+};
+
 // With a mask tensor.
 struct Sm90MaskParams : Sm90Params {
   TensorMap mask;     // additive; rows of 128 bytes

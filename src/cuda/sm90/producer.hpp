@@ -5,6 +5,7 @@
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/strips.hpp"
 #include "cuda/sm90/walk.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -13,16 +14,29 @@ template <Config C, bool kRotates = false>
 struct Producer {
   const Sm90Params& p;
   Shared<C>& shared;
+  int team;
   unsigned task_count = 0, key_count = 0, value_count = 0;  // row tiles made known, tiles asked for so far
 
   using Ring = tile::Ring<C.stages>;
 
+  // A tile of Q, K or V (0, 1, 2), as they stand in StripParams.
+  template <int kBlocks, int kRows>
+  __device__ void copy(char* to, const TensorMap* map, int which, int columns, tile::Barrier& full, int row,
+                       int head, int batch) const {
+    if constexpr (C.strips) {
+      copy_with_strips<kBlocks, kRows>(to, map, &static_cast<const StripParams&>(p).strips[which], columns,
+                                       full, row, head, batch);
+    } else {
+      copy_tile(to, kBlocks, kRows, map, full, row, head, batch);
+    }
+  }
+
   __device__ void load_query(const TileIndex& at) {
-#pragma unroll
+#pragma unroll(C.strips ? 1 : C.consumers)
     for (int w = 0; w < C.consumers; ++w) {
       shared.query_empty[w].wait(task_count & 1);
-      copy_tile(shared.query[w], C.blocks(), 64, &p.query, shared.query_full[w],
-                at.row_tile * C.rows() + 64 * w, at.head, at.batch);
+      copy<C.blocks(), 64>(shared.query[w], &p.query, 0, p.problem.sizes.dim, shared.query_full[w],
+                           at.row_tile * C.rows() + 64 * w, at.head, at.batch);
     }
   }
   // Where K and V are joint, V of the tile before comes into K's slot first, and waits for room for both;
@@ -31,15 +45,15 @@ struct Producer {
     const Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
     const unsigned n = C.joint() ? key_count : value_count++, slot = Ring::slot(n);
     ring.wait_empty(n);
-    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, ring.full[slot], tile * C.keys, head,
-              batch);
+    copy<C.value_blocks(), C.keys>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim,
+                                   ring.full[slot], tile * C.keys, head, batch);
   }
   __device__ void load_key(int tile, int head, int batch) {
     const unsigned slot = Ring::slot(key_count);
     if (!C.joint()) shared.key_ring().wait_empty(key_count);
     ++key_count;
-    copy_tile(shared.key[slot], C.blocks(), C.keys, &p.key, shared.key_full[slot], tile * C.keys, head,
-              batch);
+    copy<C.blocks(), C.keys>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot],
+                             tile * C.keys, head, batch);
   }
   __device__ void begin() const {
     if (C.joint()) shared.key_full[0].arrive();
@@ -57,7 +71,7 @@ struct Producer {
 
   __device__ void run() {
     begin();
-    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+    for (Tiles tiles(p.schedule, team, C.teams); !tiles.done(); tiles.advance()) {
       const TileIndex at = tiles.index();
       const tile::Sequence sequence{p.problem, at.batch};
       const KeyTiles range = key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile);
@@ -136,6 +150,7 @@ struct MaskProducer : Producer<C> {
   }
 
   __device__ void run() {
+    static_assert(C.teams == 1);
     if (leads()) Base::begin();
     ptx::wait_for_dependencies();
     for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {

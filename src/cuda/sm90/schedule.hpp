@@ -37,7 +37,9 @@ struct TileIndex {
 
 class Tiles {
  public:
-  __device__ explicit Tiles(const Schedule& schedule) : schedule_(&schedule), step_(0) {}
+  // A block with two teams counts as two.
+  __device__ explicit Tiles(const Schedule& schedule, int team = 0, int teams = 1)
+      : schedule_(&schedule), step_(0), team_(team), teams_(teams) {}
 
   __device__ bool done() const { return !in_pairs() && single() >= schedule_->singles; }
   __device__ TileIndex index() const {
@@ -67,11 +69,11 @@ class Tiles {
     const int round = step_ - 2 * schedule_->pair_rounds;
     return round * blocks() + (round % 2 == 0 ? block() : blocks() - 1 - block());
   }
-  __device__ static int block() { return static_cast<int>(blockIdx.x); }
-  __device__ static int blocks() { return static_cast<int>(gridDim.x); }
+  __device__ int block() const { return static_cast<int>(blockIdx.x + team_ * gridDim.x); }
+  __device__ int blocks() const { return static_cast<int>(gridDim.x) * teams_; }
 
   const Schedule* schedule_;
-  int step_;
+  int step_, team_, teams_;
 };
 
 }  // namespace tessera::cuda::sm90

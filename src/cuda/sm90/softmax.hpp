@@ -30,6 +30,13 @@ __device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, Row
   return true;
 }
 
+// The same by the row max alone: nothing else is to be added to the scores any more.
+template <auto C, class T>
+__device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows, float factor) {
+  return continue_softmax<C, T>(
+      probs, s, rows, [&](int r, int) { return -rows.row_max[r]; }, factor);
+}
+
 // The same where something may have grown; rows that have not keep their bits. O has to be multiplied by
 // `shrink`.
 template <auto C, class T>

@@ -111,6 +111,7 @@ class Machine {
   }
   std::vector<int>& masked() { return warps_[current_].masked; }
   std::vector<int>& changed() { return warps_[current_].changed; }
+  std::vector<int>& shifted() { return warps_[current_].shifted; }
   std::vector<Piece>& applied() { return warps_[current_].applied; }
   // What lies there, all of it; read at once.
   Piece piece_at(unsigned address, int bytes);
@@ -134,7 +135,7 @@ class Machine {
     std::vector<unsigned> reading;              // units, by products not yet committed
     std::vector<std::vector<unsigned>> groups;  // by those committed
     std::vector<Product> scores, outputs;       // since the last output was written
-    std::vector<int> masked, changed;
+    std::vector<int> masked, changed, shifted;
     std::vector<Piece> applied;  // of mask tensors
   };
   struct Meeting {

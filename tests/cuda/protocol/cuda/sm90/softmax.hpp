@@ -18,6 +18,10 @@ bool continue_softmax(Probs<C>&, const Scores<C>&, RowState&, const Shift&, floa
   return testing_cuda::machine->chance(0.8);
 }
 template <Config C, class T>
+bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows, float factor) {
+  return continue_softmax<C, T>(probs, s, rows, 0, factor);
+}
+template <Config C, class T>
 void grown_softmax(Probs<C>&, const Scores<C>&, RowState&, float, float (&shrink)[2]) {
   shrink[0] = shrink[1] = 1;
   testing_cuda::machine->perhaps_pause();
