@@ -6,6 +6,7 @@
 namespace tessera::cuda::mask {
 
 inline constexpr int kGranuleRows = 64;
+inline constexpr int kGranuleKeys = 64;  // where key tiles are no larger
 inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
 inline constexpr int kThreads = 256;
 
@@ -21,7 +22,7 @@ struct PassParams {
   int whole_chunks;  // rows are of 16 bytes: read by so many at a time
   float least_bias;  // ScoreUnits'
   unsigned char* states;
-  unsigned* bits;  // of a boolean mask
+  unsigned* bits;  // of a boolean mask; null: they are not wanted
   // An additive mask that TMA could not read is copied to rows of this many elements; null: it can.
   void* copy;
   long long copy_row;

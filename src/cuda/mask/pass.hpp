@@ -92,7 +92,7 @@ struct Granule {
     const unsigned valid = left >= 32 ? ~0u : left <= 0 ? 0u : (1u << left) - 1;
     const unsigned bits = there(row) ? row_bits(row) : ~0u;
     const int tile = (first_key() + key) / p.tile_keys;
-    if (tile < p.tiles) {
+    if (p.bits != nullptr && tile < p.tiles) {
       const long long granule = row_of_granules * p.tiles + tile;
       const int words = p.tile_keys / 32, word = key / 32 % words;
       p.bits[(granule * kGranuleRows + row) * words + word] = bits;

@@ -37,14 +37,14 @@ core::Status place_pass(void* params, const core::Addresses& at, void* workspace
   p.mask = at[core::TensorId::mask];
   // Until now they were offsets.
   p.states = reinterpret_cast<unsigned char*>(base);
-  p.bits = reinterpret_cast<unsigned*>(base + reinterpret_cast<std::intptr_t>(p.bits));
+  if (p.bits != nullptr) p.bits = reinterpret_cast<unsigned*>(base + reinterpret_cast<std::intptr_t>(p.bits));
   if (p.copy_row > 0) p.copy = base + reinterpret_cast<std::intptr_t>(p.copy);
   return {};
 }
 
 }  // namespace
 
-Layout layout_of(const core::Problem& p, int tile_keys, bool copies) {
+Layout layout_of(const core::Problem& p, int tile_keys, bool contents) {
   const core::MaskTensor& mask = p.visibility.mask;
   Layout l;
   l.batch = mask.strides[0] == 0 ? 1 : p.batch;
@@ -54,11 +54,13 @@ Layout layout_of(const core::Problem& p, int tile_keys, bool copies) {
   l.tile_keys = tile_keys;
   l.tiles = std::max<std::int64_t>(divide_up(p.keys, tile_keys), 1);
   const std::int64_t granules = l.granule_rows() * l.tiles;
-  l.bits_at = aligned(granules);
+  l.bytes = aligned(granules);
+  if (!contents) return l;
   const bool boolean = mask.kind == core::MaskKind::boolean;
+  l.bits_at = l.bytes;
   l.copy_at = l.bits_at + (boolean ? aligned(granules * kGranuleRows * tile_keys / 8) : 0);
   l.bytes = l.copy_at;
-  if (copies && !boolean && !whole_chunks(p)) {
+  if (!boolean && !whole_chunks(p)) {
     const std::int64_t size = element_bytes(mask);
     l.copy_row = divide_up(p.keys * size, 16) * 16 / size;
     l.bytes += aligned(l.batch * l.heads * l.rows * l.copy_row * size);
