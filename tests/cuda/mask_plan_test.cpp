@@ -26,7 +26,7 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
        {Row{"full", 3, 4, 200, 4}, Row{"queries-keys", 1, 1, 200, 4}, Row{"keys", 1, 1, 1, 1},
         Row{"batch-keys", 3, 1, 1, 1}, Row{"heads-queries-keys", 1, 4, 200, 4}}) {
     const core::Problem p = problem(fmt::format("b3 h4 q200 k300 d64 f16 mask=boolean:{}", row.shape));
-    const Layout l = layout_of(p, 64, true);
+    const Layout l = layout_of(p, true);
     EXPECT_EQ(l.batch, row.batch) << row.shape;
     EXPECT_EQ(l.heads, row.heads) << row.shape;
     EXPECT_EQ(l.rows, row.rows) << row.shape;
@@ -47,15 +47,15 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
 
 TEST(MaskLayout, WhatTmaCannotReadIsCopied) {
   // 304 keys of 2 bytes are whole chunks of 16 bytes; 303 are not, and neither are those at an odd address.
-  EXPECT_EQ(layout_of(problem("b1 h2 q64 k304 d64 f16 mask=additive-bf16"), 64, true).copy_row, 0);
+  EXPECT_EQ(layout_of(problem("b1 h2 q64 k304 d64 f16 mask=additive-bf16"), true).copy_row, 0);
   const core::Problem odd = problem("b1 h2 q64 k303 d64 f16 mask=additive-bf16:heads-queries-keys");
-  const Layout copied = layout_of(odd, 64, true);
+  const Layout copied = layout_of(odd, true);
   EXPECT_EQ(copied.copy_row, 304);
   EXPECT_EQ(copied.bytes - copied.copy_at, (2 * 64 * 304 * 2 + 255) / 256 * 256);
-  EXPECT_EQ(layout_of(odd, 64, false).copy_row, 0);
+  EXPECT_EQ(layout_of(odd, false).copy_row, 0);
   core::Problem moved = problem("b1 h2 q64 k304 d64 f16 mask=additive-f32");
   moved.visibility.mask.data = static_cast<const char*>(moved.visibility.mask.data) + 4;
-  EXPECT_EQ(layout_of(moved, 64, true).copy_row, 304);
+  EXPECT_EQ(layout_of(moved, true).copy_row, 304);
 
   const runtime::BoxedTensor box = sm90::mask_box(odd, copied, 256);
   EXPECT_EQ(box.extents, (std::array<std::uint64_t, 4>{303, 64, 2, 1}));
@@ -74,7 +74,7 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
   core::Plan plan;
   ASSERT_TRUE(core::plan(p, device, &plan).ok());
   const std::int64_t needed = plan.prepared->workspace_bytes;
-  EXPECT_EQ(needed, layout_of(p, 64, true).bytes);
+  EXPECT_EQ(needed, layout_of(p, true).bytes);
 
   alignas(256) static char given[256];
   for (char* const workspace : {static_cast<char*>(nullptr), given}) {
@@ -86,7 +86,7 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     std::memcpy(&pass, pretend.launched()[before].params.data(), sizeof pass);
     const char* const base = workspace == nullptr ? testing_cuda::Pretend::kOwnMemory : workspace;
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
-    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, 64, true).bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, true).bits_at);
     EXPECT_EQ(pass.whole_chunks, 1);
     // 8 heads of 512 rows in granules of 64, one stretch of 1024 keys.
     EXPECT_EQ(pretend.launched()[before].grid[0], 64U);

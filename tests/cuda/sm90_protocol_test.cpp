@@ -99,10 +99,9 @@ class Kernel {
     p.kv.lengths_stride = 1;
     params_.group = cuda::tile::make_divider(problem.group);
     if constexpr (kMask) set_mask();
-    row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
-    blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
-    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_ * C.teams,
-                                                 problem.later_rows_see_more());
+    blocks_ = std::min(problem.blocks, row_tiles() * problem.heads * problem.batch);
+    params_.schedule = cuda::sm90::make_schedule(row_tiles(), problem.heads, problem.batch, blocks_ * C.teams,
+                                                 problem.later_rows_see_more() && dealt_.empty());
   }
 
   // What went wrong, or nothing.
@@ -114,7 +113,7 @@ class Kernel {
     gridDim.x = static_cast<unsigned>(blocks_);
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
       if (std::string wrong = run_block(seed * 1000 + blockIdx.x); !wrong.empty()) return wrong;
-    const std::size_t all = static_cast<std::size_t>(row_tiles_ * problem_.heads * problem_.batch) * 4 *
+    const std::size_t all = static_cast<std::size_t>(row_tiles() * problem_.heads * problem_.batch) * 4 *
                             static_cast<std::size_t>(C.consumers);
     if (written_.size() != all) return "not all row tiles were written";
     for (const auto& [what, times] : written_)
@@ -146,11 +145,16 @@ class Kernel {
         by_head ? granules : 0, by_row ? 1 : 0};
     params_.mask = {Piece::mask, C.rows()};
     params_.slot_bytes = C.rows() * C.keys * 2;
-    params_.slots = 1 + static_cast<int>(random() % 2);
-    if (2 * params_.slot_bytes > C.mask_bytes) params_.slots = 1;
+    params_.slot_bits = static_cast<int>(random() % 3);
+    while (params_.slot_bytes << params_.slot_bits > C.mask_bytes) --params_.slot_bits;
+    if (random() % 4 != 0) {
+      dealt_.assign(1 + static_cast<std::size_t>(row_tiles() * problem_.heads * problem_.batch), 0);
+      params_.dealt = dealt_.data();
+    }
     params_.box_keys = 64;
     params_.moves[0] = params_.moves[1] = params_.moves[2] = 1;
   }
+  int row_tiles() const { return (problem_.queries + C.rows() - 1) / C.rows(); }
   int state(const TileIndex& at, int first_row, int tile) const {
     const cuda::MaskTiles& mask = params_.problem.mask_tiles;
     const int granule = std::min(first_row / 64, (problem_.queries - 1) / 64);
@@ -235,7 +239,7 @@ class Kernel {
     const cuda::tile::Band band = cuda::tile::Sequence{params_.problem, at.batch}.band();
     const int end = std::min(first_row + 64, problem_.queries);  // there may be no such rows
     const auto& masked = machine->masked();
-    std::set<int> seen;
+    std::set<int> seen, through_mask;
     for (int tile = 0; tile * C.keys < std::max(band.keys, C.keys); ++tile) {
       bool some = false, all = true;
       for (int row = first_row; row < end; ++row)
@@ -247,6 +251,7 @@ class Kernel {
       const int mask = kMask && tile < params_.problem.mask_tiles.tiles ? state(at, first_row, tile)
                                                                         : static_cast<int>(cuda::sm90::kOpen);
       const bool to_see = some && mask != cuda::sm90::kHidden;
+      if (to_see) through_mask.insert(tile);
       if (to_see && !visited.contains(tile)) return "a key tile was left out";
       if (!to_see || !visited.contains(tile)) continue;
       if (!all && std::ranges::count(masked, tile) != 1) return "a key tile was not masked";
@@ -260,7 +265,12 @@ class Kernel {
         return "a mask tensor was not applied as it should be";
     }
     if (visited.empty()) return "no key tile at all";
-    if (kMask && !seen.empty()) return "";  // which are left out for all consumers, the producer's part says
+    // With a mask tensor those between the first and the last that the warpgroup sees are visited, hidden or
+    // not, if others see them.
+    if (kMask && !through_mask.empty() &&
+        (*visited.begin() != *through_mask.begin() || *visited.rbegin() != *through_mask.rbegin()))
+      return "key tiles that the warpgroup does not see";
+    if (kMask && !seen.empty()) return "";
     if (C.passes_over() && !kMask && visited != (seen.empty() ? std::set{*visited.begin()} : seen))
       return "key tiles that the warpgroup does not see";
     return "";
@@ -269,7 +279,8 @@ class Kernel {
   const Problem& problem_;
   std::conditional_t<kMask, cuda::sm90::Sm90MaskParams, cuda::sm90::StripParams> params_{};
   std::vector<unsigned char> states_;
-  int row_tiles_, blocks_;
+  std::vector<int> dealt_;
+  int blocks_;
   std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
 };
 

@@ -6,7 +6,7 @@
 namespace tessera::cuda::mask {
 
 inline constexpr int kGranuleRows = 64;
-inline constexpr int kGranuleKeys = 64;  // where key tiles are no larger
+inline constexpr int kGranuleKeys = 64;
 inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
 inline constexpr int kThreads = 256;
 
@@ -18,7 +18,7 @@ struct PassParams {
   int rows, keys;    // the same for rows
   int row_granules;  // of a head
   int chunks;        // of kBlockKeys keys
-  int tile_keys, tiles;
+  int tiles;         // granules of a row
   int whole_chunks;  // rows are of 16 bytes: read by so many at a time
   float least_bias;  // ScoreUnits'
   unsigned char* states;
@@ -26,6 +26,7 @@ struct PassParams {
   // An additive mask that TMA could not read is copied to rows of this many elements; null: it can.
   void* copy;
   long long copy_row;
+  int* dealt;  // set to 0: so many row tiles have been dealt out; or null
 };
 
 }  // namespace tessera::cuda::mask

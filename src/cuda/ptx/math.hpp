@@ -29,6 +29,13 @@ TESSERA_HOST_DEVICE float inverse_approx(float x) {
 }
 
 #if defined(__CUDACC__)
+// The smaller one; NaN if one is (PTX ISA, "min").
+__device__ inline float min_or_nan(float x, float y) {
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+
 // Both are computed: no branch.
 __device__ inline float select(bool first, float x, float y) {
   float z;

@@ -97,7 +97,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   const std::int64_t pack = pack_of(p);
   auto made = std::make_shared<Steps>();
   if (looks_at_mask(p)) {
-    const mask::Layout layout = mask::layout_of(p, mask::kGranuleKeys, false);
+    const mask::Layout layout = mask::layout_of(p, false);
     if (core::Status s = mask::make_pass(p, layout, pdl(arch), &made->add()); !s.ok()) return s;
     made->use_workspace(layout.bytes);
     Params params = translate(p, static_cast<int>(pack));

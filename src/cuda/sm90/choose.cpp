@@ -121,7 +121,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   mask::Layout layout;
   if (p.visibility.mask.kind != core::MaskKind::none) {
-    layout = mask::layout_of(p, choice.tiling.keys, true);
+    layout = mask::layout_of(p, true, choice.total);
     if (core::Status s = mask::make_pass(p, layout, true, &made->add()); !s.ok()) return s;
     made->use_workspace(layout.bytes);
   }

@@ -5,6 +5,8 @@
 
 namespace tessera::cuda::sm90 {
 
+inline constexpr int kMostMaskSlots = 4;
+
 struct Config {
   int dim, value_dim;     // multiples of 16; shared memory holds whole blocks of 64 columns
   int consumers = 2;      // warpgroups, 64 query rows each

@@ -34,7 +34,8 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
   // Where scores are changed one by one, more warps that work side by side are worth more than longer tiles
   // and overlap: they hide each other's waiting. A mask tensor's part of a key tile takes shared memory, too.
   const bool changes = variant == Variant::softcap || variant == Variant::general;
-  const int mask_bytes = variant != Variant::general ? 0 : value_dim > 128 ? 32 * 1024 : 64 * 1024;
+  const bool mask = variant == Variant::general;
+  const int mask_bytes = !mask ? 0 : dim == 64 ? 128 * 1024 : value_dim > 128 ? 32 * 1024 : 64 * 1024;
   if (variant == Variant::twin)
     return {.dim = dim,
             .value_dim = value_dim,
@@ -48,7 +49,7 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
             .value_dim = value_dim,
             .consumers = 4,
             .keys = dim == 80 ? 48 : 64,
-            .stages = 8,
+            .stages = mask ? 4 : 8,
             .ping_pong = false,
             .overlap = false,
             .ahead = dim == 64,

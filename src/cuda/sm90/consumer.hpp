@@ -13,6 +13,7 @@
 
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
+#include "cuda/sm90/dealt.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/products.hpp"
@@ -102,8 +103,8 @@ struct Consumer {
   template <class Use>
   __device__ void take_mask(const Use& use) {
     const auto& more = static_cast<const Sm90MaskParams&>(p);
-    const int slots = more.slots, n = static_cast<int>(mask_count) & (slots - 1);
-    shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
+    const unsigned n = mask_count & ((1u << more.slot_bits) - 1);
+    shared.mask_full[n].wait(mask_count >> more.slot_bits & 1);
     ++mask_count;
     use(MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup});
     __syncwarp();
@@ -111,9 +112,12 @@ struct Consumer {
   }
   __device__ void apply_mask(Scores<C>& s) {
     take_mask([&](const MaskSlot<C>& slot) {
-      if ((note >> warpgroup & 1) != 0 && !all_hidden())
-        slot.apply(s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+      if ((note >> warpgroup & 1) != 0) slot.apply(s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
     });
+  }
+  // A key tile of which the warpgroup needs no mask; others may.
+  __device__ void leave_mask() {
+    if ((note & kNoteApplied) != 0) take_mask([](const MaskSlot<C>&) {});
   }
   // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
   __device__ bool all_hidden() const { return (note >> (kNoteHidden + warpgroup) & 1) != 0; }
@@ -192,6 +196,12 @@ struct Consumer {
 #pragma unroll 1
     for (; hidden > 0; --hidden) {
       wait_key();
+      if constexpr (Policy::kMaskTensor) {
+        read_note();
+        leave_mask();
+      }
+      wait_turn();
+      pass_turn();
       __syncwarp();  // no thread of the warp is still waiting when it says that it is done
       release_key();
     }
@@ -211,7 +221,7 @@ struct Consumer {
     ptx::pin(s);
     release_key();
     if (Policy::kEveryTile || Policy::kRotates || needs_change(tile)) change(s, tile);
-    if (Policy::kMaskTensor && all_hidden()) hide_all(s);
+    if (Policy::kMaskTensor && all_hidden()) hide_all(s);  // there is nothing that the rows see
     start_softmax<C, T>(probs, s, rows, factor());
   }
 
@@ -298,7 +308,7 @@ struct Consumer {
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
         if (Policy::kMaskTensor && all_hidden()) {
-          take_mask([](const MaskSlot<C>&) {});
+          leave_mask();
           clear_probs(probs);
           continue;
         }
@@ -390,7 +400,10 @@ struct Consumer {
     const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     policy.enter(p.problem, next.at.batch, next.at.head);
-    if constexpr (C.passes_over() && !Policy::kMaskTensor) {
+    if constexpr (Policy::kMaskTensor) {
+      range = shared.part[TaskRing::slot(task_count - 1)][warpgroup];
+      pass_over(next.keys.count - (range.first + range.count));
+    } else if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
       // There may be no such rows, or nothing that they see: then the last tile alone.
@@ -401,16 +414,20 @@ struct Consumer {
   }
   // Key tiles behind those that the warpgroup has seen.
   __device__ void leave(const KeyTiles& range) {
-    if constexpr (C.passes_over() && !Policy::kMaskTensor) pass_over(range.first - task().keys.first);
+    if constexpr (C.passes_over() || Policy::kMaskTensor) pass_over(range.first - task().keys.first);
   }
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.
   __device__ void recompute() const {
-    for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) {
-      const TileIndex at = again.index();
-      const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-      recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
+    if constexpr (Policy::kMaskTensor) {
+      for_dealt(static_cast<const Sm90MaskParams&>(p), [&](const TileIndex& at) { recompute(at); });
+    } else {
+      for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) recompute(again.index());
     }
+  }
+  __device__ void recompute(const TileIndex& at) const {
+    const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
+    recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
   }
 };
 

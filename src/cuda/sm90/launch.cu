@@ -53,6 +53,7 @@ core::Status place_with_mask(void* params, const core::Addresses& at, void* work
   auto& p = *static_cast<Sm90MaskParams*>(params);
   if (core::Status s = place(params, at, workspace); !s.ok()) return s;
   mask::place(&p.problem.mask_tiles, workspace);
+  p.dealt = reinterpret_cast<int*>(static_cast<char*>(workspace) + reinterpret_cast<std::intptr_t>(p.dealt));
   if (p.box_keys == 0) return {};
   void* const mask = p.copy_at == 0 ? at[core::TensorId::mask] : static_cast<char*>(workspace) + p.copy_at;
   return runtime::current().move_map(&p.mask, mask);
@@ -66,7 +67,10 @@ core::Status add_mask(const core::Problem& p, const Choice& choice, const mask::
   const auto bits = static_cast<int>(boolean ? 1 : 8 * core::dtype_size(mask.dtype));
   out->problem.mask_tiles = mask::tiles_of(layout);
   out->slot_bytes = choice.tiling.rows * choice.tiling.keys * bits / 8;
-  out->slots = choice.tiling.mask_bytes >= 2 * out->slot_bytes ? 2 : 1;
+  while (2 << out->slot_bits <= kMostMaskSlots &&
+         choice.tiling.mask_bytes >= (2 << out->slot_bits) * out->slot_bytes)
+    ++out->slot_bits;
+  out->dealt = reinterpret_cast<int*>(layout.dealt_at);  // an offset until placed
   if (boolean) return {};
   out->box_keys = 128 * 8 / bits;
   out->moves[0] = layout.rows == 1 ? 0 : 1;
@@ -110,9 +114,10 @@ core::Status make_step(const core::Problem& p, const Choice& choice, const mask:
                        runtime::Step* out) {
   Sm90Params params{};
   params.problem = translate(p, 1);
-  params.schedule = make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads),
-                                  static_cast<int>(p.batch), choice.blocks * choice.tiling.teams,
-                                  choice.unequal, layout.heads > 1 && layout.batch == 1);
+  params.schedule =
+      make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads), static_cast<int>(p.batch),
+                    choice.blocks * choice.tiling.teams, choice.unequal && layout.dealt_at == 0,
+                    layout.heads > 1 && layout.batch == 1);
   params.group = tile::make_divider(static_cast<int>(p.group()));
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
+#include "cuda/sm90/dealt.hpp"
 #include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/strips.hpp"
@@ -63,8 +64,10 @@ struct Producer {
   }
 
   // Whoever was told of this slot before is done with it: the Q of two tasks ago has been released since.
+  __device__ unsigned task_slot() const { return task_count % kTasks; }
   __device__ void make_known(const Task& task) {
-    const unsigned slot = task_count++ % kTasks;
+    const unsigned slot = task_slot();
+    ++task_count;
     shared.task[slot] = task;
     shared.task_there[slot].arrive();
   }
@@ -117,16 +120,16 @@ struct MaskProducer : Producer<C> {
   }
   __device__ void load_mask(const TileIndex& at, int note) {
     if (!leads() || (note & kNoteApplied) == 0) return;
-    const int slots = more().slots, n = static_cast<int>(mask_count) & (slots - 1);
-    shared.mask_empty[n].wait((mask_count >> (slots - 1) & 1) ^ 1);
+    const unsigned n = mask_count & ((1u << more().slot_bits) - 1);
+    shared.mask_empty[n].wait((mask_count >> more().slot_bits & 1) ^ 1);
     ++mask_count;
     tile::Barrier& full = shared.mask_full[n];
     const unsigned to = ptx::shared_address(shared.mask_slot(n, more().slot_bytes));
-    full.expect(more().slot_bytes);
     const int tile = note >> kNoteTile;
     if (p.problem.visibility.mask_kind == MaskTensorKind::boolean) {
-      load_bits(at, tile, to, full);
+      load_bits(at, note, to, full);
     } else {
+      full.expect(more().slot_bytes);
 #pragma unroll 1
       for (int key = 0; key < C.keys; key += more().box_keys)
         ptx::tma_load(to + key / more().box_keys * C.rows() * 128, &more().mask, full.address(),
@@ -134,18 +137,21 @@ struct MaskProducer : Producer<C> {
                       at.head * more().moves[1], at.batch * more().moves[2]);
     }
   }
-  __device__ void load_bits(const TileIndex& at, int tile, unsigned to, const tile::Barrier& full) const {
+  // Of the consumers that apply them; others' were not written.
+  __device__ void load_bits(const TileIndex& at, int note, unsigned to, tile::Barrier& full) const {
     const MaskTiles& mask = p.problem.mask_tiles;
     constexpr int kBytes = 64 * C.keys / 8;
-    const int last_granule = (p.problem.sizes.queries - 1) / 64;
+    full.expect(__popc(note & kNoteApplied) * kBytes);
 #pragma unroll 1
     for (int w = 0; w < C.consumers; ++w) {
+      if ((note >> w & 1) == 0) continue;
       const long long granule = static_cast<long long>(mask.batch_stride) * at.batch +
                                 static_cast<long long>(mask.head_stride) * at.head +
-                                mask.row_stride * min(at.row_tile * C.consumers + w, last_granule);
-      ptx::bulk_load(to + w * kBytes,
-                     static_cast<const char*>(mask.bits) + (granule * mask.tiles + tile) * kBytes, kBytes,
-                     full.address());
+                                mask.row_stride * (at.row_tile * C.consumers + w);
+      ptx::bulk_load(
+          to + w * kBytes,
+          static_cast<const char*>(mask.bits) + (granule * mask.tiles + (note >> kNoteTile)) * kBytes, kBytes,
+          full.address());
     }
   }
 
@@ -153,11 +159,14 @@ struct MaskProducer : Producer<C> {
     static_assert(C.teams == 1);
     if (leads()) Base::begin();
     ptx::wait_for_dependencies();
-    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+    for (DealtTiles tiles(more()); !tiles.done(); tiles.advance()) {
       const TileIndex at = tiles.index();
       const tile::Sequence sequence{p.problem, at.batch};
       MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile));
-      const int count = walk.count(), kv_head = p.group.divide(at.head);
+      const int kv_head = p.group.divide(at.head);
+      // The first lane counts the tasks. Nobody reads any more what the slot said of an earlier one.
+      const int task = __shfl_sync(0xffffffffu, static_cast<int>(Base::task_slot()), 0);
+      const int count = walk.count(shared.part[task]);
       int note = walk.next();
       load_key(note, kv_head, at.batch);
       if (leads()) {

@@ -39,12 +39,12 @@ class Tiles {
  public:
   // A block with two teams counts as two.
   __device__ explicit Tiles(const Schedule& schedule, int team = 0, int teams = 1)
-      : schedule_(&schedule), step_(0), team_(team), teams_(teams) {}
+      : step_(0), schedule_(&schedule), team_(team), teams_(teams) {}
 
   __device__ bool done() const { return !in_pairs() && single() >= schedule_->singles; }
-  __device__ TileIndex index() const {
+  __device__ TileIndex index() const { return index_of(in_pairs() ? pair() : single()); }
+  __device__ TileIndex index_of(int n) const {
     const Schedule& s = *schedule_;
-    const int n = in_pairs() ? pair() : single();
     const bool listed = in_pairs() || s.sorted == 0;
     const Part& part = s.parts[listed ? 0 : 1 + (n >= s.parts[2].from) + (n >= s.parts[3].from)];
     const int quotient = part.divider.divide(n - part.from);
@@ -61,6 +61,9 @@ class Tiles {
     if (in_pairs() && step_ % 2 == 1 && 2 * index().row_tile + 1 == schedule_->row_tiles) ++step_;
   }
 
+ protected:
+  int step_;
+
  private:
   __device__ bool in_pairs() const { return step_ < 2 * schedule_->pair_rounds; }
   __device__ int pair() const { return step_ / 2 * blocks() + block(); }
@@ -73,7 +76,7 @@ class Tiles {
   __device__ int blocks() const { return static_cast<int>(gridDim.x) * teams_; }
 
   const Schedule* schedule_;
-  int step_, team_, teams_;
+  int team_, teams_;
 };
 
 }  // namespace tessera::cuda::sm90
