@@ -47,7 +47,7 @@ struct Consumer {
   __device__ const Task& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ float factor() const { return Policy::factor(p.problem); }
+  __device__ typename Policy::Factor factor() const { return {Policy::factor(p.problem)}; }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
