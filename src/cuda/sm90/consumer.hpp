@@ -106,8 +106,7 @@ struct Consumer {
     shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
     ++mask_count;
     use(MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup});
-    __syncwarp();
-    if (ptx::thread_x() % 32 == 0) shared.mask_empty[n].arrive();
+    shared.mask_empty[n].arrive();  // each thread for what it has read; of a warp that is one step, too
   }
   __device__ void apply_mask(Scores<C>& s) {
     take_mask([&](const MaskSlot<C>& slot) {
