@@ -67,6 +67,7 @@ struct Policy {
   static constexpr bool kMaskTensor = kVariant == Variant::general;
   static constexpr bool kEveryTile = kMaskTensor || kVariant == Variant::softcap;
   static constexpr bool kRotates = kVariant == Variant::alibi;
+  using Factor = float;
   static float factor(const cuda::Params&) { return 1; }
   static void enter(const cuda::Params&, int, int) {}
   template <int kGroups>

@@ -55,7 +55,7 @@ struct Block {
   TileWalk<T, C.value_dim, C.tile_keys(), C.threads(), kRows, C.query_in_registers> values;
   int first_row, first_column;  // of the block
   int length;                   // keys from the first tile's start to the last one seen
-  float factor;
+  typename Policy::Factor factor;
   // With a mask tensor:
   static constexpr bool kMask = Policy::kMaskTensor;
   static_assert(!kMask || C.stages == 2);
@@ -73,7 +73,7 @@ struct Block {
         first_row(row),
         first_column(column),
         length(range.end - first_tile_key<C>(range)),
-        factor(Policy::factor(p)),
+        factor{Policy::factor(p)},
         mask_rows(p, view, view.query_of(row), view.query_of(min(row + C.rows(), view.rows) - 1)) {}
 
   __device__ void start_query() const {
@@ -219,6 +219,10 @@ __device__ inline void attend_tile(const Params& p, char* shared, WhichTile tile
     __syncthreads();  // the ring is free now
     merge_splits<C>(rows, o, reinterpret_cast<float*>(shared + C.query_bytes()));
     if (ptx::thread_x() / 32 >= C.row_warps) return;
+  }
+  if constexpr (Policy::kMaskTensor) {
+#pragma unroll
+    for (int m = 0; m < C.row_tiles; ++m) tile::end_row_max(rows.tiles[m], {Policy::factor(p)});
   }
   const int pack_index = tile_at.pack_index(p);
   write_rows<C, T, kRows>(p, tile_at.template view<T>(p, tile_at.batch(p), pack_index), pack_index, rows, o,

@@ -48,7 +48,7 @@ struct Consumer {
   __device__ const Task& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ float factor() const { return Policy::factor(p.problem); }
+  __device__ typename Policy::Factor factor() const { return {Policy::factor(p.problem)}; }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
@@ -107,8 +107,7 @@ struct Consumer {
     shared.mask_full[n].wait(mask_count >> more.slot_bits & 1);
     ++mask_count;
     use(MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup});
-    __syncwarp();
-    if (ptx::thread_x() % 32 == 0) shared.mask_empty[n].arrive();
+    shared.mask_empty[n].arrive();  // each thread for what it has read; of a warp that is one step, too
   }
   __device__ void apply_mask(Scores<C>& s) {
     take_mask([&](const MaskSlot<C>& slot) {

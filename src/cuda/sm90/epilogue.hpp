@@ -155,6 +155,7 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
   RowEnds<T, 2> ends(p, view, row, at.head);
   tile::join_sums(rows);
+  if constexpr (C.mask_bytes > 0) tile::end_row_max(rows, {p.units.factor});
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, at.head, state);
   if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);

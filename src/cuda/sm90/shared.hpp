@@ -75,7 +75,7 @@ __device__ inline void start_barriers(Shared<C>& shared) {
   if constexpr (C.mask_bytes > 0) {
     for (int s = 0; s < kMostMaskSlots; ++s) {
       shared.mask_full[s].init(1);
-      shared.mask_empty[s].init(4 * C.consumers);
+      shared.mask_empty[s].init(128 * C.consumers);
     }
   }
   ptx::barrier_init_fence();

@@ -88,6 +88,7 @@ struct AlibiScores {
   static constexpr bool kEveryTile = false;
   static constexpr bool kMaskTensor = false;
   static constexpr bool kRotates = true;
+  using Factor = float;
   __device__ static float factor(const Params& p) { return p.units.factor; }
 
   float slope;  // times log2(e)
@@ -117,6 +118,15 @@ struct AlibiScores {
   }
 };
 
+template <bool kMask>
+struct FactorWith {
+  using Type = float;
+};
+template <>
+struct FactorWith<true> {
+  using Type = MaskedFactor;
+};
+
 // Scores that are changed one by one before they become exponents. A policy like this is all that a kernel
 // knows of it.
 template <bool kAlibi, bool kMask>
@@ -124,6 +134,7 @@ struct ChangedScores {
   static constexpr bool kEveryTile = true;
   static constexpr bool kMaskTensor = kMask;
   static constexpr bool kRotates = false;
+  using Factor = typename FactorWith<kMask>::Type;
   __device__ static float factor(const Params& p) { return p.units.factor; }
 
   float slope;  // in the scores' unit
