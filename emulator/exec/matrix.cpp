@@ -40,21 +40,24 @@ std::uint32_t to_half(float x) {  // to nearest even
   return sign | (((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10));
 }
 
-// 16 bytes of shared memory that a product reads.
-const std::uint8_t* chunk_at(Warp& w, const Product& p, std::uint32_t address) {
+// 16 bytes of shared memory that a product reads. Rows that nobody looks at may lack data: what was never written is
+// NaN, which shows wherever it is looked at.
+void chunk_at(Warp& w, const Product& p, std::uint32_t address, std::uint16_t* out) {
   SharedMemory& shared = w.block->shared;
   if (address < kSharedBase || address + 16 > shared.end)
     late_fault(w.index, p.op->instruction, kAllLanes, address, "out of bounds: a product reads shared address " + std::to_string(address) + "; shared memory ends at " + std::to_string(shared.end));
+  std::memcpy(out, shared.at(address), 16);
+  const std::uint8_t* states = shared.state(address);
   std::uint64_t low, high;
-  std::memcpy(&low, shared.state(address), 8);
-  std::memcpy(&high, shared.state(address) + 8, 8);
-  if ((low & high) != 0x0101010101010101u || low != high) {
-    const bool flying = ((low | high) & 0x0202020202020202u) != 0;
-    late_fault(w.index, p.op->instruction, kAllLanes, address,
-               flying ? "read too early: a product reads shared memory that a copy in flight writes"
-                      : "uninitialised shared memory: a product reads it");
+  std::memcpy(&low, states, 8);
+  std::memcpy(&high, states + 8, 8);
+  if (low == 0x0101010101010101u && low == high) [[likely]]
+    return;
+  for (unsigned i = 0; i < 16; ++i) {
+    if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
+      late_fault(w.index, p.op->instruction, kAllLanes, address, "read too early: a product reads shared memory that a copy in flight writes");
+    if (states[i] == static_cast<std::uint8_t>(ByteState::unwritten)) out[i / 2] = 0x7fff;
   }
-  return shared.at(address);
 }
 
 // A matrix in shared memory as a descriptor has it: `rows` along the product's rows or columns, 16 deep.
@@ -73,7 +76,7 @@ void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transpose
       for (unsigned half = 0; half < 2; ++half) {
         std::uint32_t address = start + r / 8 * stride + r % 8 * pitch;
         address += layout == 0 ? half * leading : half * 16;
-        std::memcpy(out + (r - first) * 16 + half * 8, chunk_at(w, p, swizzle(address)), 16);
+        chunk_at(w, p, swizzle(address), out + (r - first) * 16 + half * 8);
       }
     }
     return;
@@ -84,7 +87,7 @@ void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transpose
       std::uint32_t address = start + k % 8 * pitch + r % wide * 2;
       address += layout == 0 ? k / 8 * leading + r / 8 * stride : k / 8 * stride + r / wide * leading;
       std::uint16_t eight[8];
-      std::memcpy(eight, chunk_at(w, p, swizzle(address)), 16);
+      chunk_at(w, p, swizzle(address), eight);
       for (unsigned i = 0; i < 8; ++i) out[(r - first + i) * 16 + k] = eight[i];
     }
   }
