@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "emulator/exec/handlers.hpp"
+#include "emulator/exec/rows.hpp"
 
 namespace emulator {
 namespace {
@@ -9,19 +10,19 @@ namespace {
 std::string bytes_of(unsigned n) { return n == 1 ? "1 byte" : std::to_string(n) + " bytes"; }
 
 template <unsigned kBytes>
-bool all_written(const std::uint8_t* states) {
+bool few_written(const std::uint8_t* states) {
   for (unsigned i = 0; i < kBytes; ++i)
     if (states[i] != 1) return false;
   return true;
 }
 template <>
-bool all_written<4>(const std::uint8_t* states) {
+bool few_written<4>(const std::uint8_t* states) {
   std::uint32_t x;
   std::memcpy(&x, states, 4);
   return x == 0x01010101u;
 }
 template <>
-bool all_written<8>(const std::uint8_t* states) {
+bool few_written<8>(const std::uint8_t* states) {
   std::uint64_t x;
   std::memcpy(&x, states, 8);
   return x == 0x0101010101010101u;
@@ -29,10 +30,10 @@ bool all_written<8>(const std::uint8_t* states) {
 bool written(const std::uint8_t* states, unsigned bytes) {
   switch (bytes) {
     case 1: return states[0] == 1;
-    case 2: return all_written<2>(states);
-    case 4: return all_written<4>(states);
-    case 8: return all_written<8>(states);
-    default: return all_written<8>(states) && all_written<8>(states + 8);
+    case 2: return few_written<2>(states);
+    case 4: return few_written<4>(states);
+    case 8: return few_written<8>(states);
+    default: return few_written<8>(states) && few_written<8>(states + 8);
   }
 }
 
@@ -152,6 +153,28 @@ const MemoryRange& check_global(Warp& w, const Op& op, unsigned lane, std::uint6
   return memory.ranges[last];
 }
 
+namespace {
+
+// The allocation that holds all that a warp accesses in a pattern, or null: then lanes are looked at one by one.
+const MemoryRange* whole_range(Warp& w, const Op& op, const std::uint64_t* at, std::uint64_t bytes, unsigned align) {
+  Block& block = *w.block;
+  const MemorySnapshot& memory = *block.grid->memory;
+  std::uint32_t& last = block.ranges[static_cast<std::size_t>(&op - w.program->code.data())];
+  if (!memory.holds(static_cast<int>(last), at[0], bytes)) {
+    const int found = memory.find(at[0]);
+    if (!memory.holds(found, at[0], bytes)) return nullptr;
+    last = static_cast<std::uint32_t>(found);
+  }
+  return (at[0] & (align - 1)) == 0 ? &memory.ranges[last] : nullptr;
+}
+
+// Where a whole warp's shared access lies, or null.
+bool whole_shared(const Warp& w, const std::uint64_t* at, std::uint64_t bytes, unsigned align) {
+  return at[0] >= kSharedBase && at[0] + bytes <= w.block->shared.end && (at[0] & (align - 1)) == 0;
+}
+
+}  // namespace
+
 namespace handlers {
 
 void load_global(Warp& w, const Op& op) {
@@ -159,6 +182,13 @@ void load_global(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
+  const Pattern pattern = pattern_of(w, at, bytes);
+  if (pattern != Pattern::scattered) {
+    const std::uint64_t all = pattern == Pattern::uniform ? bytes : std::uint64_t{bytes} * kLanes;
+    const MemoryRange* range = whole_range(w, op, at, all, bytes);
+    if (range != nullptr && all_written(range->states + (at[0] - range->first), all))
+      return load_rows(w, op, form, reinterpret_cast<const std::uint8_t*>(at[0]), pattern);
+  }
   load_lanes(w, op, form, [&](unsigned lane) {
     const MemoryRange& range = check_global(w, op, lane, at[lane], bytes, "a load");
     if (!written(range.states + (at[lane] - range.first), bytes))
@@ -184,8 +214,15 @@ void load_shared(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
-  check_shared(w, w.mask, at, bytes, "a load");
   SharedMemory& shared = w.block->shared;
+  const Pattern pattern = pattern_of(w, at, bytes);
+  if (pattern != Pattern::scattered) {
+    const std::uint64_t all = pattern == Pattern::uniform ? bytes : std::uint64_t{bytes} * kLanes;
+    const auto first = static_cast<std::uint32_t>(at[0]);
+    if (whole_shared(w, at, all, bytes) && all_written(shared.state(first), all))
+      return load_rows(w, op, form, shared.at(first), pattern);
+  }
+  check_shared(w, w.mask, at, bytes, "a load");
   load_lanes(w, op, form, [&](unsigned lane) {
     const auto address = static_cast<std::uint32_t>(at[lane]);
     const std::uint8_t* states = shared.state(address);
@@ -199,8 +236,18 @@ void store_shared(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
-  check_shared(w, w.mask, at, bytes, "a store");
   SharedMemory& shared = w.block->shared;
+  if (bytes == 4 && !form.wide && pattern_of(w, at, bytes) == Pattern::contiguous && whole_shared(w, at, 128, 4)) {
+    const auto first = static_cast<std::uint32_t>(at[0]);
+    std::uint8_t worst = 0;
+    for (unsigned i = 0; i < 128; ++i) worst |= shared.state(first)[i];
+    if (worst <= 1) {
+      std::memset(shared.state(first), 1, 128);
+      std::memcpy(shared.at(first), w.at<std::uint32_t>(w.program->lists[op.x]), 128);
+      return;
+    }
+  }
+  check_shared(w, w.mask, at, bytes, "a store");
   store_lanes(w, op, form, [&](unsigned lane) {
     const auto address = static_cast<std::uint32_t>(at[lane]);
     std::uint8_t* states = shared.state(address);

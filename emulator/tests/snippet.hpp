@@ -12,6 +12,8 @@ inline DeviceDescription test_device(int arch) {
   return {"test", arch, 4, 48 << 10, 227 << 10, 228 << 10, std::size_t{1} << 34, 50 << 20, 30 << 20};
 }
 
+inline constexpr int kSnippetLine = 10;  // of the first of its lines
+
 class Snippet {
  public:
   explicit Snippet(const std::string& body, int arch = 90, std::uint64_t seed = 1, const std::string& outer = "")
