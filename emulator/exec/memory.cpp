@@ -1,4 +1,5 @@
-// Loads and stores: every address is checked for bounds, alignment and, where it is read, for having been written.
+// Loads and stores: every address is checked for bounds, alignment and, where it is read, for having been
+// written.
 #include <cstring>
 
 #include "emulator/exec/handlers.hpp"
@@ -29,11 +30,16 @@ bool few_written<8>(const std::uint8_t* states) {
 }
 bool written(const std::uint8_t* states, unsigned bytes) {
   switch (bytes) {
-    case 1: return states[0] == 1;
-    case 2: return few_written<2>(states);
-    case 4: return few_written<4>(states);
-    case 8: return few_written<8>(states);
-    default: return few_written<8>(states) && few_written<8>(states + 8);
+    case 1:
+      return states[0] == 1;
+    case 2:
+      return few_written<2>(states);
+    case 4:
+      return few_written<4>(states);
+    case 8:
+      return few_written<8>(states);
+    default:
+      return few_written<8>(states) && few_written<8>(states + 8);
   }
 }
 
@@ -41,9 +47,11 @@ bool written(const std::uint8_t* states, unsigned bytes) {
 std::string why_not_readable(const std::uint8_t* states, unsigned bytes) {
   for (unsigned i = 0; i < bytes; ++i) {
     const auto state = static_cast<ByteState>(states[i]);
-    if (state == ByteState::barrier) return "mbarrier misuse: a plain load of " + bytes_of(bytes) + " from an mbarrier";
+    if (state == ByteState::barrier)
+      return "mbarrier misuse: a plain load of " + bytes_of(bytes) + " from an mbarrier";
     if (state == ByteState::in_flight)
-      return "read too early: a copy that is still in flight will write the " + bytes_of(bytes) + " that are loaded";
+      return "read too early: a copy that is still in flight will write the " + bytes_of(bytes) +
+             " that are loaded";
   }
   return "uninitialised shared memory: a load of " + bytes_of(bytes) + " that nothing was written to";
 }
@@ -101,7 +109,8 @@ void store_lanes(Warp& w, const Op& op, const AccessForm& form, Pointer&& pointe
 
 }  // namespace
 
-void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y, std::uint64_t* out) {
+void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y,
+                    std::uint64_t* out) {
   const auto add = static_cast<std::uint64_t>(offset);
   if ((y & kNoBase) != 0) {
     for (unsigned i = 0; i < kLanes; ++i) out[i] = add;
@@ -130,10 +139,12 @@ void check_shared(const Warp& w, std::uint32_t lanes, const std::uint64_t* addre
     return;
   const std::uint32_t bad = outside != 0 ? outside : askew;
   const std::uint64_t at = addresses[__builtin_ctz(bad)];
-  const std::string access = std::string(what) + " of " + bytes_of(bytes) + " at shared address " + std::to_string(at);
+  const std::string access =
+      std::string(what) + " of " + bytes_of(bytes) + " at shared address " + std::to_string(at);
   if (outside == 0) fault(bad, at, "misaligned: " + access);
-  fault(bad, at, "out of bounds: " + access + "; the block's shared memory is " + std::to_string(kSharedBase) + " to " +
-                     std::to_string(end));
+  fault(bad, at,
+        "out of bounds: " + access + "; the block's shared memory is " + std::to_string(kSharedBase) +
+            " to " + std::to_string(end));
 }
 
 const MemoryRange& check_global(Warp& w, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes,
@@ -144,19 +155,23 @@ const MemoryRange& check_global(Warp& w, const Op& op, unsigned lane, std::uint6
   if (!memory.holds(static_cast<int>(last), address, bytes)) {
     const int found = memory.find(address);
     if (!memory.holds(found, address, bytes))
-      fault(1u << lane, address,
-            "out of bounds: " + std::string(what) + " of " + bytes_of(bytes) + ", " + memory.describe(address));
+      fault(
+          1u << lane, address,
+          "out of bounds: " + std::string(what) + " of " + bytes_of(bytes) + ", " + memory.describe(address));
     last = static_cast<std::uint32_t>(found);
   }
   if ((address & (bytes - 1)) != 0)
-    fault(1u << lane, address, "misaligned: " + std::string(what) + " of " + bytes_of(bytes) + " in global memory");
+    fault(1u << lane, address,
+          "misaligned: " + std::string(what) + " of " + bytes_of(bytes) + " in global memory");
   return memory.ranges[last];
 }
 
 namespace {
 
-// The allocation that holds all that a warp accesses in a pattern, or null: then lanes are looked at one by one.
-const MemoryRange* whole_range(Warp& w, const Op& op, const std::uint64_t* at, std::uint64_t bytes, unsigned align) {
+// The allocation that holds all that a warp accesses in a pattern, or null: then lanes are looked at one by
+// one.
+const MemoryRange* whole_range(Warp& w, const Op& op, const std::uint64_t* at, std::uint64_t bytes,
+                               unsigned align) {
   Block& block = *w.block;
   const MemorySnapshot& memory = *block.grid->memory;
   std::uint32_t& last = block.ranges[static_cast<std::size_t>(&op - w.program->code.data())];
@@ -237,7 +252,8 @@ void store_shared(Warp& w, const Op& op) {
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
   SharedMemory& shared = w.block->shared;
-  if (bytes == 4 && !form.wide && pattern_of(w, at, bytes) == Pattern::contiguous && whole_shared(w, at, 128, 4)) {
+  if (bytes == 4 && !form.wide && pattern_of(w, at, bytes) == Pattern::contiguous &&
+      whole_shared(w, at, 128, 4)) {
     const auto first = static_cast<std::uint32_t>(at[0]);
     std::uint8_t worst = 0;
     for (unsigned i = 0; i < 128; ++i) worst |= shared.state(first)[i];
@@ -253,7 +269,8 @@ void store_shared(Warp& w, const Op& op) {
     std::uint8_t* states = shared.state(address);
     for (unsigned i = 0; i < bytes; ++i) {
       if (states[i] == static_cast<std::uint8_t>(ByteState::barrier))
-        fault(1u << lane, address, "mbarrier misuse: a plain store of " + bytes_of(bytes) + " over an mbarrier");
+        fault(1u << lane, address,
+              "mbarrier misuse: a plain store of " + bytes_of(bytes) + " over an mbarrier");
       if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
         fault(1u << lane, address, "written too early: a copy that is still in flight will write here, too");
     }
@@ -270,9 +287,11 @@ void load_param(Warp& w, const Op& op) {
   const std::vector<std::byte>& params = w.block->grid->launch->params;
   load_lanes(w, op, form, [&](unsigned lane) {
     if (at[lane] + bytes > params.size() || at[lane] + bytes < at[lane])
-      fault(1u << lane, at[lane], "out of bounds: a load of " + bytes_of(bytes) + " from the parameters, which have " +
-                                      bytes_of(static_cast<unsigned>(params.size())));
-    if (at[lane] % bytes != 0) fault(1u << lane, at[lane], "misaligned: a load of " + bytes_of(bytes) + " from the parameters");
+      fault(1u << lane, at[lane],
+            "out of bounds: a load of " + bytes_of(bytes) + " from the parameters, which have " +
+                bytes_of(static_cast<unsigned>(params.size())));
+    if (at[lane] % bytes != 0)
+      fault(1u << lane, at[lane], "misaligned: a load of " + bytes_of(bytes) + " from the parameters");
     return reinterpret_cast<const std::uint8_t*>(params.data()) + at[lane];
   });
 }

@@ -1,4 +1,5 @@
-// Accesses of a whole warp at once: all lanes at one address, or side by side. They need one check instead of 32.
+// Accesses of a whole warp at once: all lanes at one address, or side by side. They need one check instead
+// of 32.
 #pragma once
 
 #include <cstring>
@@ -41,28 +42,42 @@ void widen(To* to, const std::uint8_t* from, unsigned step) {
 }
 
 // One element of every lane, `step` bytes apart (0: all the same), into a row of registers.
-inline void load_row(Warp& w, std::int32_t to, const AccessForm& form, const std::uint8_t* from, unsigned step) {
+inline void load_row(Warp& w, std::int32_t to, const AccessForm& form, const std::uint8_t* from,
+                     unsigned step) {
   const unsigned kind = form.bytes | (form.is_signed ? 16u : 0u) | (form.wide ? 32u : 0u);
   auto* const narrow = w.at<std::uint32_t>(to);
   auto* const wide = w.at<std::uint64_t>(to);
   switch (kind) {
-    case 1: return widen<std::uint32_t, std::uint8_t>(narrow, from, step);
-    case 2: return widen<std::uint32_t, std::uint16_t>(narrow, from, step);
+    case 1:
+      return widen<std::uint32_t, std::uint8_t>(narrow, from, step);
+    case 2:
+      return widen<std::uint32_t, std::uint16_t>(narrow, from, step);
     case 4:
-    case 4 | 16: return widen<std::uint32_t, std::uint32_t>(narrow, from, step);
-    case 1 | 16: return widen<std::uint32_t, std::int8_t>(narrow, from, step);
-    case 2 | 16: return widen<std::uint32_t, std::int16_t>(narrow, from, step);
-    case 1 | 32: return widen<std::uint64_t, std::uint8_t>(wide, from, step);
-    case 2 | 32: return widen<std::uint64_t, std::uint16_t>(wide, from, step);
-    case 4 | 32: return widen<std::uint64_t, std::uint32_t>(wide, from, step);
-    case 1 | 16 | 32: return widen<std::uint64_t, std::int8_t>(wide, from, step);
-    case 2 | 16 | 32: return widen<std::uint64_t, std::int16_t>(wide, from, step);
-    case 4 | 16 | 32: return widen<std::uint64_t, std::int32_t>(wide, from, step);
-    default: return widen<std::uint64_t, std::uint64_t>(wide, from, step);
+    case 4 | 16:
+      return widen<std::uint32_t, std::uint32_t>(narrow, from, step);
+    case 1 | 16:
+      return widen<std::uint32_t, std::int8_t>(narrow, from, step);
+    case 2 | 16:
+      return widen<std::uint32_t, std::int16_t>(narrow, from, step);
+    case 1 | 32:
+      return widen<std::uint64_t, std::uint8_t>(wide, from, step);
+    case 2 | 32:
+      return widen<std::uint64_t, std::uint16_t>(wide, from, step);
+    case 4 | 32:
+      return widen<std::uint64_t, std::uint32_t>(wide, from, step);
+    case 1 | 16 | 32:
+      return widen<std::uint64_t, std::int8_t>(wide, from, step);
+    case 2 | 16 | 32:
+      return widen<std::uint64_t, std::int16_t>(wide, from, step);
+    case 4 | 16 | 32:
+      return widen<std::uint64_t, std::int32_t>(wide, from, step);
+    default:
+      return widen<std::uint64_t, std::uint64_t>(wide, from, step);
   }
 }
 
-inline void load_rows(Warp& w, const Op& op, const AccessForm& form, const std::uint8_t* from, Pattern pattern) {
+inline void load_rows(Warp& w, const Op& op, const AccessForm& form, const std::uint8_t* from,
+                      Pattern pattern) {
   const std::int32_t* to = &w.program->lists[op.x];
   const unsigned step = pattern == Pattern::uniform ? 0 : form.bytes * form.vector;
   for (unsigned v = 0; v < form.vector; ++v) load_row(w, to[v], form, from + v * form.bytes, step);
