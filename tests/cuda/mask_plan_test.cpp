@@ -74,7 +74,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
   core::Plan plan;
   ASSERT_TRUE(core::plan(p, device, &plan).ok());
   const std::int64_t needed = plan.prepared->workspace_bytes;
-  EXPECT_EQ(needed, layout_of(p, true).bytes);
+  const Layout layout = layout_of(p, true, 2 * 8);  // row tiles of 256 rows, 2 a head
+  EXPECT_EQ(needed, layout.bytes);
 
   alignas(256) static char given[256];
   for (char* const workspace : {static_cast<char*>(nullptr), given}) {
@@ -86,7 +87,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     std::memcpy(&pass, pretend.launched()[before].params.data(), sizeof pass);
     const char* const base = workspace == nullptr ? testing_cuda::Pretend::kOwnMemory : workspace;
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
-    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, true).bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout.bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.dealt), base + layout.dealt_at);
     EXPECT_EQ(pass.whole_chunks, 1);
     // 8 heads of 512 rows in granules of 64, one stretch of 1024 keys.
     EXPECT_EQ(pretend.launched()[before].grid[0], 64U);

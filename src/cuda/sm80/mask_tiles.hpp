@@ -38,6 +38,7 @@ struct MaskRows {
 // Key tiles in ascending order: [0] is at work, the next two are asked for.
 template <Config C, bool kMask>
 struct TileList {
+  static_assert(!kMask || mask::kGranuleKeys % C.tile_keys() == 0);
   int tile[3] = {0, 1, 2};
 
   __device__ int operator[](int ahead) const { return tile[ahead]; }
