@@ -189,6 +189,28 @@ struct Consumer {
     const auto shift = policy.template shift<kBefore, C.keys>(rows, position(), thread_key(tile));
     return continue_softmax<C, T>(probs, s, rows, shift, factor());
   }
+  // When that said that something has grown. Scores stay what they are: so do the bits of rows that have not.
+  __device__ void start_over(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                             float (&shrink)[2]) const {
+    if constexpr (Policy::kRotates) {
+      tile = key_tile(tile);
+      if (before(tile)) {
+        start_over_with<true>(tile, probs, s, rows, shrink);
+      } else {
+        start_over_with<false>(tile, probs, s, rows, shrink);
+      }
+    } else {
+      grown_softmax<C, T>(probs, s, rows, factor(), shrink);
+    }
+  }
+  template <bool kBefore>
+  __device__ void start_over_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                                  float (&shrink)[2]) const {
+    const auto shift_of = [&](const RowState& of) {
+      return policy.template shift<kBefore, C.keys>(of, position(), thread_key(tile));
+    };
+    grown_softmax_shifted<C, T>(probs, s, rows, shift_of, factor(), shrink);
+  }
 
   // Key tiles that none of the warpgroup's rows sees.
   __device__ void pass_over(int hidden) {
@@ -229,8 +251,7 @@ struct Consumer {
   __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) {
     if constexpr (Policy::kEveryTile) change(s, tile);
     c.grew = !go_on(tile, probs, s, rows);
-    if (c.grew && Policy::kRotates) policy.apply(s, p.problem, position(), thread_key(key_tile(tile)));
-    if (c.grew) grown_softmax<C, T>(probs, s, rows, factor(), c.shrink);
+    if (c.grew) start_over(tile, probs, s, rows, c.shrink);
   }
 
   __device__ void attend_overlapped(const KeyTiles& range, RowState& rows, Output<C>& o) {
@@ -315,13 +336,15 @@ struct Consumer {
         if (needs_change(tile) || !go_on(tile, probs, s, rows)) break;
       }
       if (tile < range.first) break;
+      float shrink[2];
       if (needs_change(tile)) {
         change(s, tile);
         if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
       } else if constexpr (Policy::kRotates) {
-        change(s, tile);
+        start_over(tile, probs, s, rows, shrink);
+        tile::scale_rows(o, shrink);
+        continue;
       }
-      float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
     }

@@ -49,4 +49,15 @@ __device__ inline void grown_softmax(Probs<C>& probs, const Scores<C>& s, RowSta
   tile::add_sums<C.thread_rows()>(rows, sum);
 }
 
+// And where they are shifted by more than the row max: shift_of(rows) says by what.
+template <Config C, class T, class ShiftOf>
+__device__ inline void grown_softmax_shifted(Probs<C>& probs, const Scores<C>& s, RowState& rows,
+                                             const ShiftOf& shift_of, float factor, float (&shrink)[2]) {
+  float sum[2];
+  tile::exponentiate_shifted<T>(probs, s, shift_of(rows), factor, sum);
+  tile::start_over_shifted(s, rows, shift_of(RowState{}), factor, sum, threadIdx.x % 32, shrink);
+  tile::exponentiate_shifted<T>(probs, s, shift_of(rows), factor, sum);
+  tile::add_sums(rows, sum);
+}
+
 }  // namespace tessera::cuda::sm90

@@ -124,6 +124,25 @@ __device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, 
     shrink[r] = move_row_max(rows, r, mine ? row_max_of(factor, largest[r]) : rows.row_max[r]);
   }
 }
+// The same where exponents are shifted; `shift` is of a row max of 0.
+template <int kGroups, class Shift>
+__device__ inline void start_over_shifted(const float (&s)[kGroups][4], RowState& rows, const Shift& shift,
+                                          float factor, const float (&sum)[2], unsigned lane,
+                                          float (&shrink)[2]) {
+  float largest[2] = {kLowest, kLowest};
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      largest[i / 2] = fmaxf(largest[i / 2], fmaf(s[n][i], factor, shift(i / 2, 8 * n + i % 2)));
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float row_max = quad_max(largest[r]);
+    const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
+    const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
+    shrink[r] = move_row_max(rows, r, mine ? row_max : rows.row_max[r]);
+  }
+}
 
 // The rows have ended: their row max in the usual unit.
 __device__ inline void end_row_max(RowState& rows, MaskedFactor factor) {

@@ -26,4 +26,10 @@ void grown_softmax(Probs<C>&, const Scores<C>&, RowState&, float, float (&shrink
   shrink[0] = shrink[1] = 1;
   testing_cuda::machine->perhaps_pause();
 }
+template <Config C, class T, class ShiftOf>
+void grown_softmax_shifted(Probs<C>& probs, const Scores<C>& s, RowState& rows, const ShiftOf& shift_of,
+                           float factor, float (&shrink)[2]) {
+  shift_of(rows);
+  grown_softmax<C, T>(probs, s, rows, factor, shrink);
+}
 }  // namespace tessera::cuda::sm90
