@@ -30,6 +30,12 @@ __device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, Row
   return true;
 }
 
+// Some row of the warp has a factor of its own (tile::MaskedFactor). One that has seen nothing yet has not.
+__device__ inline bool any_far_out(const RowState& rows) {
+  const auto far_out = [](float x) { return tile::is_far_out(x) && x != tile::kLowest; };
+  return __any_sync(0xffffffffu, far_out(rows.row_max[0]) || far_out(rows.row_max[1]));
+}
+
 // The same by the row max alone: nothing else is to be added to the scores any more.
 template <auto C, class T, class Factor>
 __device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows, Factor factor) {
