@@ -191,7 +191,9 @@ struct Consumer {
   template <bool kBefore>
   __device__ bool go_on_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
     const auto shift = policy.template shift<kBefore, C.keys>(rows, position(), thread_key(tile));
-    return continue_softmax<C, T>(probs, s, rows, shift, Policy::factor(p.problem));
+    if constexpr (kFarOutside)
+      return continue_softmax<C, T>(probs, s, rows, shift, Policy::factor(p.problem));
+    return continue_softmax<C, T>(probs, s, rows, shift, factor());
   }
   // When that said that something has grown. Scores stay what they are: so do the bits of rows that have not.
   __device__ void start_over(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
@@ -321,15 +323,20 @@ struct Consumer {
       for (int i = 0; i < 4; ++i) probs[k][i] = 0;
   }
 
+  // Rows that a mask tensor pushes far out have a factor of their own. To ask for it in the loop over key
+  // tiles takes uniform registers, of which long products have none to spare (docs/negatives.md); to leave
+  // the loop takes others.
+  static constexpr bool kFarOutside = Policy::kMaskTensor && C.dim > 64;
+
   // A warpgroup's softmax runs under the other warpgroups' products. One set of P is enough, and there is
-  // one place where products are issued: what has grown can be mended outside the loop as well, and rows that
-  // a mask tensor pushes far out, with a factor of their own, are dealt with there tile by tile.
+  // one place where products are issued: what has grown can be mended outside the loop as well, and so
+  // can rows that are far out, tile by tile.
   __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, RowState& rows, Output<C>& o) {
     Probs<C> probs;
     int tile = range.first + range.count - 1;
     finish_first(tile, first, probs, rows);
     for (;;) {
-      const bool far_out = Policy::kMaskTensor && any_far_out(rows);
+      const bool far_out = kFarOutside && any_far_out(rows);
       Scores<C> s;
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
