@@ -121,7 +121,7 @@ struct Consumer {
   }
   // What it says of the warpgroup itself. Which that is, is asked again: one more uniform register in use,
   // and the descriptors of a product's steps have to share one, so that each step waits for the one before.
-  __device__ int own_note() const { return note >> ptx::thread_x() / 128; }
+  __device__ int own_note() const { return note >> (kFarOutside ? ptx::thread_x() / 128 : warpgroup); }
   // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
   __device__ bool all_hidden() const { return (own_note() >> kNoteHidden & 1) != 0; }
   // Before the slot is released, and before the product, at which the warp's threads meet.
