@@ -8,7 +8,7 @@ namespace tessera::cuda::mask {
 inline constexpr int kGranuleRows = 64;
 inline constexpr int kGranuleKeys = 64;
 inline constexpr int kTilesTogether = 4;  // the states of so many granules of a row are read at once
-inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
+inline constexpr int kBlockKeys = 1024;   // that a block of the pass looks at
 inline constexpr int kThreads = 256;
 
 struct PassParams {
