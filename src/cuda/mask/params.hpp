@@ -8,6 +8,7 @@ namespace tessera::cuda::mask {
 inline constexpr int kGranuleRows = 64;
 inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
 inline constexpr int kThreads = 256;
+inline constexpr int kMinBlocks = 6;  // of an SM: with one load after another, warps hide the waiting
 
 struct PassParams {
   const void* mask;

@@ -4,7 +4,7 @@
 
 namespace tessera::cuda::mask {
 
-__global__ void __launch_bounds__(kThreads) look(const __grid_constant__ PassParams p) {
+__global__ void __launch_bounds__(kThreads, kMinBlocks) look(const __grid_constant__ PassParams p) {
   __shared__ unsigned flags[2];
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::launch_dependents();

@@ -40,6 +40,7 @@ __device__ inline unsigned bits_of_16(uint4 b) {
 }
 
 struct Granule {
+  static constexpr int kWarpRows = kGranuleRows * 32 / kThreads;
   const PassParams& p;
   int lane, warp, chunk, first_row;
   long long row_of_granules;  // among all of the mask
@@ -137,26 +138,31 @@ struct Granule {
     return flags;
   }
 
-  __device__ unsigned long long look_at(int row) const {
+  // The flags of the warp's rows. One row after another: a row has loads enough to wait for together.
+  template <class Look>
+  __device__ unsigned long long of_rows(const Look& look) const {
+    unsigned long long flags = 0;
+#pragma unroll 1
+    for (int i = 0; i < kWarpRows; ++i) flags |= look(warp * kWarpRows + i);
+    return flags;
+  }
+  __device__ unsigned long long look() const {
     switch (p.kind) {
       case MaskTensorKind::boolean:
-        return look_at_bits(row);
+        return of_rows([&](int row) { return look_at_bits(row); });
       case MaskTensorKind::additive_f32:
-        return look_at_numbers<float>(row);
+        return of_rows([&](int row) { return look_at_numbers<float>(row); });
       case MaskTensorKind::additive_f16:
-        return look_at_numbers<__half>(row);
+        return of_rows([&](int row) { return look_at_numbers<__half>(row); });
       default:
-        return look_at_numbers<__nv_bfloat16>(row);
+        return of_rows([&](int row) { return look_at_numbers<__nv_bfloat16>(row); });
     }
   }
 
   __device__ void run(unsigned* shared) const {
     if (threadIdx.x < 2) shared[threadIdx.x] = 0;
     __syncthreads();
-    unsigned long long flags = 0;
-#pragma unroll
-    for (int i = 0; i < kGranuleRows * 32 / kThreads; ++i)
-      flags |= look_at(warp * (kGranuleRows * 32 / kThreads) + i);
+    const unsigned long long flags = look();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned all = __reduce_or_sync(0xffffffffu, static_cast<unsigned>(flags >> 32 * half));
