@@ -36,4 +36,11 @@ inline double share_of(const core::Problem& p, std::int64_t rows) {
   return std::min((average + ahead) / static_cast<double>(longest), 1.0);
 }
 
+// Keys that a row tile visits, on average.
+inline double visited_keys(const core::Problem& p, std::int64_t rows) {
+  if (p.queries == 0) return 0;
+  const double average = core::visible_pairs(p) / static_cast<double>(p.queries);
+  return std::min(average + static_cast<double>(rows), static_cast<double>(p.keys));
+}
+
 }  // namespace tessera::cuda

@@ -26,14 +26,14 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
        {Row{"full", 3, 4, 200, 4}, Row{"queries-keys", 1, 1, 200, 4}, Row{"keys", 1, 1, 1, 1},
         Row{"batch-keys", 3, 1, 1, 1}, Row{"heads-queries-keys", 1, 4, 200, 4}}) {
     const core::Problem p = problem(fmt::format("b3 h4 q200 k300 d64 f16 mask=boolean:{}", row.shape));
-    const Layout l = layout_of(p, 64, true);
+    const Layout l = layout_of(p, true);
     EXPECT_EQ(l.batch, row.batch) << row.shape;
     EXPECT_EQ(l.heads, row.heads) << row.shape;
     EXPECT_EQ(l.rows, row.rows) << row.shape;
     EXPECT_EQ(l.row_granules, row.row_granules) << row.shape;
-    EXPECT_EQ(l.tiles, 5) << row.shape;
+    EXPECT_EQ(l.tiles, 8) << row.shape;  // 5, but four are read at once
     // A byte for every granule, then 64 rows of 8 bytes for each, both from a multiple of 256 on.
-    const std::int64_t granules = row.batch * row.heads * row.row_granules * 5;
+    const std::int64_t granules = row.batch * row.heads * row.row_granules * 8;
     EXPECT_EQ(l.bits_at, (granules + 255) / 256 * 256) << row.shape;
     EXPECT_EQ(l.bytes - l.bits_at, granules * 64 * 8) << row.shape;
     EXPECT_EQ(l.copy_row, 0) << row.shape;
@@ -47,15 +47,15 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
 
 TEST(MaskLayout, WhatTmaCannotReadIsCopied) {
   // 304 keys of 2 bytes are whole chunks of 16 bytes; 303 are not, and neither are those at an odd address.
-  EXPECT_EQ(layout_of(problem("b1 h2 q64 k304 d64 f16 mask=additive-bf16"), 64, true).copy_row, 0);
+  EXPECT_EQ(layout_of(problem("b1 h2 q64 k304 d64 f16 mask=additive-bf16"), true).copy_row, 0);
   const core::Problem odd = problem("b1 h2 q64 k303 d64 f16 mask=additive-bf16:heads-queries-keys");
-  const Layout copied = layout_of(odd, 64, true);
+  const Layout copied = layout_of(odd, true);
   EXPECT_EQ(copied.copy_row, 304);
   EXPECT_EQ(copied.bytes - copied.copy_at, (2 * 64 * 304 * 2 + 255) / 256 * 256);
-  EXPECT_EQ(layout_of(odd, 64, false).copy_row, 0);
+  EXPECT_EQ(layout_of(odd, false).copy_row, 0);
   core::Problem moved = problem("b1 h2 q64 k304 d64 f16 mask=additive-f32");
   moved.visibility.mask.data = static_cast<const char*>(moved.visibility.mask.data) + 4;
-  EXPECT_EQ(layout_of(moved, 64, true).copy_row, 304);
+  EXPECT_EQ(layout_of(moved, true).copy_row, 304);
 
   const runtime::BoxedTensor box = sm90::mask_box(odd, copied, 256);
   EXPECT_EQ(box.extents, (std::array<std::uint64_t, 4>{303, 64, 2, 1}));
@@ -74,7 +74,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
   core::Plan plan;
   ASSERT_TRUE(core::plan(p, device, &plan).ok());
   const std::int64_t needed = plan.prepared->workspace_bytes;
-  EXPECT_EQ(needed, layout_of(p, 64, true).bytes);
+  const Layout layout = layout_of(p, true, 2 * 8);  // row tiles of 256 rows, 2 a head
+  EXPECT_EQ(needed, layout.bytes);
 
   alignas(256) static char given[256];
   for (char* const workspace : {static_cast<char*>(nullptr), given}) {
@@ -86,7 +87,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     std::memcpy(&pass, pretend.launched()[before].params.data(), sizeof pass);
     const char* const base = workspace == nullptr ? testing_cuda::Pretend::kOwnMemory : workspace;
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
-    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, 64, true).bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout.bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.dealt), base + layout.dealt_at);
     EXPECT_EQ(pass.whole_chunks, 1);
     // 8 heads of 512 rows in granules of 64, one stretch of 1024 keys.
     EXPECT_EQ(pretend.launched()[before].grid[0], 64U);

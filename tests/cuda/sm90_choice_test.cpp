@@ -26,9 +26,11 @@ using testing_cuda::problem;
 
 TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
   for (const HeadDims& d : kHeadDims) {
-    for (const Variant variant : {Variant::plain, Variant::tall, Variant::split, Variant::narrow,
-                                  Variant::alibi, Variant::softcap, Variant::general}) {
+    for (const Variant variant : {Variant::plain, Variant::tall, Variant::twin, Variant::split,
+                                  Variant::narrow, Variant::alibi, Variant::softcap, Variant::general}) {
       if (variant == Variant::tall && !has_tall(d.dim)) continue;
+      if (variant == Variant::twin && !has_twin(d.dim)) continue;
+      if (takes_options(variant) && !has_options(d.dim)) continue;
       if (splits_keys(variant) && !has_split(d.dim)) continue;
       const Tiling tiling = tiling_for(d.dim, d.value_dim, variant);
       EXPECT_LE(tiling.shared_bytes, kMostSharedBytes) << d.dim << " " << d.value_dim;
@@ -37,7 +39,7 @@ TEST(Sm90Rows, FitSharedMemoryAndRegisters) {
       const Config c = config_for(d.dim, d.value_dim, variant);
       // What the block starts with, whole eights a thread, is all there is to deal out.
       const int at_start = 64 * 1024 / c.threads() / 8 * 8 * c.threads();
-      EXPECT_LE(128 * (c.producer_registers() + c.consumers * c.consumer_registers()), at_start) << d.dim;
+      EXPECT_LE(128 * (c.producer_registers() + c.warpgroups() * c.consumer_registers()), at_start) << d.dim;
     }
   }
 }
@@ -61,11 +63,18 @@ TEST(Sm90, TheLaunchIsToldInWords) {
   SKIP_WITHOUT_SM90();
   const auto words = [](const char* text, int arch) { return planned(problem(text), arch).words; };
   EXPECT_EQ(
-      words("b2 h16 q1024 d80 f16", 90),
+      words("b2 h16 q1024 d88 f16", 90),
       "plain variant: tiles of 128 rows, 128 keys at a time, shared out to 132 blocks, head dims padded to "
       "96 and 96");
-  EXPECT_EQ(words("b8 h8 q512 d64 f16", 90),
+  EXPECT_EQ(
+      words("b2 h16 q1024 d72 f16", 90),
+      "tall variant: tiles of 256 rows, 48 keys at a time, shared out to 128 blocks, head dims padded to "
+      "80 and 80");
+  EXPECT_EQ(words("b8 h8 q512 k4096 d64 f16", 90),
             "tall variant: tiles of 256 rows, 64 keys at a time, shared out to 128 blocks");
+  EXPECT_EQ(words("b8 h8 q512 d64 f16", 90),
+            "twin variant: tiles of 128 rows, 64 keys at a time, shared out to 132 blocks that take two at a "
+            "time");
   EXPECT_EQ(words("b2 h8 q512 d64 f16", 90),
             "split variant: tiles of 64 rows, 128 keys at a time, a block each, keys shared by 2 warpgroups");
   EXPECT_EQ(
@@ -145,9 +154,25 @@ TEST(Sm90, VariantsByOptionAndSize) {
   EXPECT_EQ(variant("b1 h8 q512 d128 f16"), Variant::narrow);
   EXPECT_EQ(variant("b2 h8 q257 d64 f16"), Variant::split);
   EXPECT_EQ(variant("b2 h8 q512 d64 f16 causal=bottom-right"), Variant::split);
-  // One round of 256 rows; two of 128 or four of 64.
-  EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::tall);
+  // One round of 256 rows, or two tiles of 128 at a time, which is less where they visit few keys; two rounds
+  // of 128 or four of 64.
+  EXPECT_EQ(variant("b8 h8 q512 d64 f16"), Variant::twin);
+  EXPECT_EQ(variant("b8 h8 q512 k1025 d64 f16"), Variant::tall);
   EXPECT_EQ(variant("b4 h32 q4096 d64 bf16"), Variant::tall);
+  EXPECT_EQ(variant("b4 h32 q4096 d64 bf16 causal=bottom-right"), Variant::tall);
+  EXPECT_EQ(variant("b1 h64/8 q8192 d64 bf16 window=127,0 align=bottom-right"), Variant::twin);
+  EXPECT_EQ(variant("b256 h12 q128 d64 bf16"), Variant::twin);
+  // Three tiles an SM: two at a time and one alone would take longer than one after another.
+  EXPECT_EQ(variant("b12 h25 q128 d64 bf16"), Variant::plain);
+  // Causal, 3 tiles a head: the middle ones of all heads would fall to the same teams.
+  EXPECT_EQ(variant("b16 h64 q300 d64 bf16"), Variant::twin);
+  EXPECT_NE(variant("b16 h64 q300 d64 bf16 causal=bottom-right"), Variant::twin);
+  // Head dims to 80 have a row of their own, but for options.
+  EXPECT_EQ(variant("b32 h16 q729 d72 bf16"), Variant::tall);
+  EXPECT_EQ(padded_dims(problem("b32 h16 q729 d72 bf16")).dim, 80);
+  for (const char* option : {"softcap=30", "alibi align=top-left", "mask=boolean", "scale=-1"})
+    EXPECT_EQ(padded_dims(problem(fmt::format("b32 h16 q729 d72 bf16 {}", option))).dim, 96);
+  EXPECT_EQ(variant("b4 h33 q128 d72 bf16"), Variant::plain);
   // Causal: 128 tiles of 256 rows are one round, as long as the longest; 256 of 128 rows are dealt out and
   // take little more than the longest of them.
   EXPECT_EQ(variant("b1 h16 q2048 d64 bf16"), Variant::tall);
@@ -175,9 +200,16 @@ TEST(Sm90, EstimatesAreRoundsTimesRows) {
   EXPECT_DOUBLE_EQ(causal.share, (1024.5 + 63.5) / 2048);
   EXPECT_DOUBLE_EQ(estimate(causal, kSms), (1024 * causal.share / kSms + 0.125) * 128);
   // With four warpgroups each visits what its own last row sees: 31.5 more.
-  const Choice tall = choose(problem("b4 h32 q2048 d64 f16 causal=top-left"), kSms);
+  const Choice tall = choose(problem("b4 h32 q4096 d64 f16 causal=top-left"), kSms);
   EXPECT_EQ(tall.variant, Variant::tall);
-  EXPECT_DOUBLE_EQ(tall.share, (1024.5 + 31.5) / 2048);
+  EXPECT_DOUBLE_EQ(tall.share, (2048.5 + 31.5) / 4096);
+  // Of 600 tiles some SMs have five: two at a time, and one alone. 128 keys are few.
+  const core::Problem short_rows = problem("b12 h50 q128 d64 f16");
+  const Choice twin = choose(short_rows, kSms);
+  EXPECT_EQ(twin.variant, Variant::twin);
+  EXPECT_EQ(twin.total, 600);
+  EXPECT_DOUBLE_EQ(twin.visited, 128);
+  EXPECT_DOUBLE_EQ(estimate(twin, kSms), (4 / 1.26 + 1 / 0.7) * 128);
   // A window's row tiles are all as long.
   EXPECT_FALSE(choose(problem("b4 h16 q2048 d128 f16 window=100,0 align=top-left"), kSms).unequal);
   // 128 tiles, an SM for each.
@@ -249,6 +281,13 @@ TEST(Sm90Tensors, BoxesAreWhatTheEncoderIsAskedFor) {
   EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::split)).query.box_rows, 64u);
   EXPECT_EQ(boxes_of(p, tiling_for(128, 128, Variant::narrow)).query.box_rows, 8u);  // a warp's
   EXPECT_EQ(boxes.value.element, cuda::Element::bf16);
+  for (const runtime::BoxedTensor& strip : boxes.strips) EXPECT_FALSE(strip.strip);
+  // The last columns once more, in strips.
+  const BoxedTensors with_strips = boxes_of(p, tiling_for(80, 80, Variant::tall));
+  EXPECT_FALSE(with_strips.query.strip);
+  EXPECT_EQ(with_strips.strips[1].extents, (Extents{80, 500, 4, 2}));
+  EXPECT_EQ(with_strips.strips[1].box_rows, 48u);
+  for (const runtime::BoxedTensor& strip : with_strips.strips) EXPECT_TRUE(strip.strip);
 }
 
 TEST(Sm90Tensors, StridesThatAreNeverUsedGetAValidOne) {

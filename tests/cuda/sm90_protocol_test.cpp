@@ -67,6 +67,7 @@ struct Policy {
   static constexpr bool kMaskTensor = kVariant == Variant::general;
   static constexpr bool kEveryTile = kMaskTensor || kVariant == Variant::softcap;
   static constexpr bool kRotates = kVariant == Variant::alibi;
+  using Factor = float;
   static float factor(const cuda::Params&) { return 1; }
   static void enter(const cuda::Params&, int, int) {}
   template <int kGroups>
@@ -75,8 +76,10 @@ struct Policy {
     machine->look_at_scores(key / kKeys * kKeys);
     machine->changed().push_back(key / kKeys);
   }
-  template <bool kBefore, int, class Rows>
-  static int shift(const Rows&, int, int) {
+  template <bool, int, class Rows>
+  static int shift(const Rows&, int, int key) {
+    machine->look_at_scores(key / kKeys * kKeys);
+    machine->shifted().push_back(key / kKeys);
     return 0;
   }
 };
@@ -97,23 +100,22 @@ class Kernel {
     p.kv.lengths_i32 = problem.lengths.empty() ? nullptr : problem.lengths.data();
     p.kv.lengths_stride = 1;
     params_.group = cuda::tile::make_divider(problem.group);
-    if (kMask) set_mask();
-    row_tiles_ = (problem.queries + C.rows() - 1) / C.rows();
-    blocks_ = std::min(problem.blocks, row_tiles_ * problem.heads * problem.batch);
-    params_.schedule = cuda::sm90::make_schedule(row_tiles_, problem.heads, problem.batch, blocks_,
-                                                 problem.later_rows_see_more());
+    if constexpr (kMask) set_mask();
+    blocks_ = std::min(problem.blocks, row_tiles() * problem.heads * problem.batch);
+    params_.schedule = cuda::sm90::make_schedule(row_tiles(), problem.heads, problem.batch, blocks_ * C.teams,
+                                                 problem.later_rows_see_more() && dealt_.empty());
   }
 
   // What went wrong, or nothing.
   std::string run(unsigned seed) {
     cuda::sm90::when_written = [this](const TileIndex& at, int first_row) {
       if (const std::string wrong = check(at, first_row); !wrong.empty()) machine->fail(wrong);
-      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x}];
+      ++written_[{at.row_tile, at.head, at.batch, threadIdx.x % (128 * C.consumers)}];
     };
     gridDim.x = static_cast<unsigned>(blocks_);
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
       if (std::string wrong = run_block(seed * 1000 + blockIdx.x); !wrong.empty()) return wrong;
-    const std::size_t all = static_cast<std::size_t>(row_tiles_ * problem_.heads * problem_.batch) * 4 *
+    const std::size_t all = static_cast<std::size_t>(row_tiles() * problem_.heads * problem_.batch) * 4 *
                             static_cast<std::size_t>(C.consumers);
     if (written_.size() != all) return "not all row tiles were written";
     for (const auto& [what, times] : written_)
@@ -145,11 +147,16 @@ class Kernel {
         by_head ? granules : 0, by_row ? 1 : 0};
     params_.mask = {Piece::mask, C.rows()};
     params_.slot_bytes = C.rows() * C.keys * 2;
-    params_.slots = 1 + static_cast<int>(random() % 2);
-    if (2 * params_.slot_bytes > C.mask_bytes) params_.slots = 1;
+    params_.slot_bits = static_cast<int>(random() % 3);
+    while (params_.slot_bytes << params_.slot_bits > C.mask_bytes) --params_.slot_bits;
+    if (random() % 4 != 0) {
+      dealt_.assign(1 + static_cast<std::size_t>(row_tiles() * problem_.heads * problem_.batch), 0);
+      params_.dealt = dealt_.data();
+    }
     params_.box_keys = 64;
     params_.moves[0] = params_.moves[1] = params_.moves[2] = 1;
   }
+  int row_tiles() const { return (problem_.queries + C.rows() - 1) / C.rows(); }
   int state(const TileIndex& at, int first_row, int tile) const {
     const cuda::MaskTiles& mask = params_.problem.mask_tiles;
     const int granule = std::min(first_row / 64, (problem_.queries - 1) / 64);
@@ -160,35 +167,37 @@ class Kernel {
 
   std::string run_block(unsigned seed) {
     const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(1024, 256 * 1024), std::free);
-    auto& shared = *static_cast<Shared*>(memory.get());
+    auto* const shared = static_cast<Shared*>(memory.get());
     Machine block(seed);
     machine = &block;
     block.place(memory.get());
-    cuda::sm90::start_barriers(shared);
+    for (int team = 0; team < C.teams; ++team) cuda::sm90::start_barriers(shared[team]);
     // Warpgroups, warps and the producer, some of them much slower than others.
     const auto pace = [&] { return block.chance(1.0 / 3) ? 0.02 : block.chance(0.5) ? 0.3 : 1.0; };
-    for (int w = 0; w < C.consumers; ++w) {
+    for (int w = 0; w < C.warpgroups(); ++w) {
       const double warpgroup_pace = pace();
+      const int team = w / C.consumers, of_team = w % C.consumers;
       for (int warp = 4 * w; warp < 4 * w + 4; ++warp)
         block.add_warp(32 * static_cast<unsigned>(warp), warpgroup_pace * (block.chance(0.25) ? 0.1 : 1),
-                       [&shared, w, this] {
-                         cuda::sm90::Consumer<C, __half, Scoring>{params_, shared, w}.run();
+                       [shared, team, of_team, this] {
+                         cuda::sm90::Consumer<C, __half, Scoring>{params_, shared[team], team, of_team}.run();
                        });
     }
-    block.add_warp(128 * C.consumers, pace(), [&shared, this] {
-      if constexpr (kMask) {
-        cuda::sm90::MaskProducer<C> producer{{params_, shared}};
-        producer.run();
-      } else {
-        cuda::sm90::Producer<C, Scoring::kRotates>{params_, shared}.run();
-      }
-    });
+    for (int team = 0; team < C.teams; ++team)
+      block.add_warp(static_cast<unsigned>(128 * C.warpgroups() + 32 * team), pace(), [shared, team, this] {
+        if constexpr (kMask) {
+          cuda::sm90::MaskProducer<C> producer{{params_, shared[team], team}};
+          producer.run();
+        } else {
+          cuda::sm90::Producer<C, Scoring::kRotates>{params_, shared[team], team}.run();
+        }
+      });
     return block.run();
   }
 
   // What the warp has done since it wrote last, now that it writes rows first_row ... of a warpgroup.
   std::string check(const TileIndex& at, int first_row) {
-    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128 % C.consumers;
     if (first_row != at.row_tile * C.rows() + 64 * warpgroup) return "other rows than the warpgroup's";
     auto &scores = machine->scores(), &outputs = machine->outputs();
     std::set<int> visited;
@@ -198,7 +207,8 @@ class Kernel {
       if (scores[i].a != Piece{Piece::query, first_row, at.head, at.batch}) return "scores of another Q";
       if (scores[i].b != Piece{Piece::key, row, kv_head, at.batch}) return "scores of another K";
       if (outputs[i].b != Piece{Piece::value, row, kv_head, at.batch}) return "an output of another V";
-      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16) return "a product in part";
+      if (scores[i].steps != C.dim / 16 || outputs[i].steps != C.keys / 16 * (C.strips ? 2 : 1))
+        return "a product in part";
       if (const int before = i == 0 ? 0 : scores[i - 1].b.row; i > 0 && !follows(row, before))
         return "key tiles in another order";
       if (!visited.insert(row / C.keys).second) return "a key tile twice";
@@ -210,6 +220,7 @@ class Kernel {
     outputs.clear();
     machine->masked().clear();
     machine->changed().clear();
+    machine->shifted().clear();
     machine->applied().clear();
     return "";
   }
@@ -218,11 +229,19 @@ class Kernel {
     return kMask ? row < before : row == before - C.keys || (Scoring::kRotates && row > before);
   }
 
+  // The policy's part is in the exponents' shift; or in the scores, always of those that are masked, and then
+  // not in the shift. Where something has grown, exponents are shifted once more.
+  static bool once_changed(int tile, bool masked) {
+    const auto changed = std::ranges::count(machine->changed(), tile),
+               shifted = std::ranges::count(machine->shifted(), tile);
+    return masked ? changed == 1 && shifted == 0 : changed == 1 ? shifted == 0 : shifted == 1 || shifted == 2;
+  }
+
   std::string check_tiles(const TileIndex& at, int first_row, const std::set<int>& visited) const {
     const cuda::tile::Band band = cuda::tile::Sequence{params_.problem, at.batch}.band();
     const int end = std::min(first_row + 64, problem_.queries);  // there may be no such rows
     const auto& masked = machine->masked();
-    std::set<int> seen;
+    std::set<int> seen, through_mask;
     for (int tile = 0; tile * C.keys < std::max(band.keys, C.keys); ++tile) {
       bool some = false, all = true;
       for (int row = first_row; row < end; ++row)
@@ -234,27 +253,36 @@ class Kernel {
       const int mask = kMask && tile < params_.problem.mask_tiles.tiles ? state(at, first_row, tile)
                                                                         : static_cast<int>(cuda::sm90::kOpen);
       const bool to_see = some && mask != cuda::sm90::kHidden;
+      if (to_see) through_mask.insert(tile);
       if (to_see && !visited.contains(tile)) return "a key tile was left out";
       if (!to_see || !visited.contains(tile)) continue;
       if (!all && std::ranges::count(masked, tile) != 1) return "a key tile was not masked";
       if (Scoring::kEveryTile && std::ranges::count(machine->changed(), tile) != 1)
         return "a key tile was not changed";
+      if (Scoring::kRotates && !once_changed(tile, !all))
+        return "a key tile was changed twice, or not at all";
       const Piece piece{Piece::mask, tile * C.keys, at.head, at.batch};
       const auto applied = std::ranges::count(machine->applied(), piece);
       if (applied != (mask == cuda::sm90::kMixed ? 1 : 0))
         return "a mask tensor was not applied as it should be";
     }
     if (visited.empty()) return "no key tile at all";
-    if (kMask && !seen.empty()) return "";  // which are left out for all consumers, the producer's part says
+    // With a mask tensor those between the first and the last that the warpgroup sees are visited, hidden or
+    // not, if others see them.
+    if (kMask && !through_mask.empty() &&
+        (*visited.begin() != *through_mask.begin() || *visited.rbegin() != *through_mask.rbegin()))
+      return "key tiles that the warpgroup does not see";
+    if (kMask && !seen.empty()) return "";
     if (C.passes_over() && !kMask && visited != (seen.empty() ? std::set{*visited.begin()} : seen))
       return "key tiles that the warpgroup does not see";
     return "";
   }
 
   const Problem& problem_;
-  cuda::sm90::Sm90MaskParams params_{};
+  std::conditional_t<kMask, cuda::sm90::Sm90MaskParams, cuda::sm90::StripParams> params_{};
   std::vector<unsigned char> states_;
-  int row_tiles_, blocks_;
+  std::vector<int> dealt_;
+  int blocks_;
   std::map<std::tuple<int, int, int, unsigned>, int> written_;  // row tile, head, batch, thread
 };
 
@@ -269,6 +297,9 @@ void try_random_problems() {
 }
 
 TEST(Sm90Protocol, Tall) { try_random_problems<64, 64, Variant::tall>(); }
+TEST(Sm90Protocol, Twin) { try_random_problems<64, 64, Variant::twin>(); }
+TEST(Sm90Protocol, Tall80) { try_random_problems<80, 80, Variant::tall>(); }
+TEST(Sm90Protocol, Plain80) { try_random_problems<80, 80, Variant::plain>(); }
 TEST(Sm90Protocol, Plain64) { try_random_problems<64, 64, Variant::plain>(); }
 TEST(Sm90Protocol, Plain128) { try_random_problems<128, 128, Variant::plain>(); }
 TEST(Sm90Protocol, Plain192) { try_random_problems<192, 192, Variant::plain>(); }

@@ -26,20 +26,21 @@ struct Walk {
   std::vector<std::int64_t> work;                   // of each block, in tiles of keys: tile i sees i + 1
 };
 
-Walk walk(int row_tiles, bool unequal, int heads, int batch, int sms) {
+Walk walk(int row_tiles, bool unequal, int heads, int batch, int sms, int teams = 1) {
   const int blocks = std::min(sms, row_tiles * heads * batch);
-  const Schedule schedule = make_schedule(row_tiles, heads, batch, blocks, unequal);
+  const Schedule schedule = make_schedule(row_tiles, heads, batch, blocks * teams, unequal);
   Walk walk;
   gridDim.x = static_cast<unsigned>(blocks);
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     walk.work.push_back(0);
-    for (Tiles tiles(schedule); !tiles.done(); tiles.advance()) {
-      const TileIndex at = tiles.index();
-      EXPECT_TRUE(at.row_tile >= 0 && at.row_tile < row_tiles && at.head >= 0 && at.head < heads &&
-                  at.batch >= 0 && at.batch < batch);
-      ++walk.visits[{at.row_tile, at.head, at.batch}];
-      walk.work.back() += at.row_tile + 1;
-    }
+    for (int team = 0; team < teams; ++team)
+      for (Tiles tiles(schedule, team, teams); !tiles.done(); tiles.advance()) {
+        const TileIndex at = tiles.index();
+        EXPECT_TRUE(at.row_tile >= 0 && at.row_tile < row_tiles && at.head >= 0 && at.head < heads &&
+                    at.batch >= 0 && at.batch < batch);
+        ++walk.visits[{at.row_tile, at.head, at.batch}];
+        walk.work.back() += at.row_tile + 1;
+      }
   }
   return walk;
 }
@@ -48,11 +49,12 @@ TEST(Sm90Schedule, EveryTileOnce) {
   for (const int row_tiles : {1, 2, 3, 4, 7, 16})
     for (const bool unequal : {false, true})
       for (const int heads : {1, 3, 8, 40})
-        for (const int sms : {1, 5, 16, 132}) {
-          const Walk done = walk(row_tiles, unequal, heads, 2, sms);
-          EXPECT_EQ(done.visits.size(), static_cast<std::size_t>(row_tiles * heads * 2));
-          for (const auto& [tile, times] : done.visits) EXPECT_EQ(times, 1);
-        }
+        for (const int sms : {1, 5, 16, 132})
+          for (const int teams : {1, 2}) {
+            const Walk done = walk(row_tiles, unequal, heads, 2, sms, teams);
+            EXPECT_EQ(done.visits.size(), static_cast<std::size_t>(row_tiles * heads * 2));
+            for (const auto& [tile, times] : done.visits) EXPECT_EQ(times, 1);
+          }
 }
 
 TEST(Sm90Schedule, EveryBlockHasAboutTheSameToDo) {

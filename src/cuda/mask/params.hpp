@@ -6,9 +6,10 @@
 namespace tessera::cuda::mask {
 
 inline constexpr int kGranuleRows = 64;
+inline constexpr int kGranuleKeys = 64;
+inline constexpr int kTilesTogether = 4;  // the states of so many granules of a row are read at once
 inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
 inline constexpr int kThreads = 256;
-inline constexpr int kMinBlocks = 6;  // of an SM: with one load after another, warps hide the waiting
 
 struct PassParams {
   const void* mask;
@@ -18,14 +19,15 @@ struct PassParams {
   int rows, keys;    // the same for rows
   int row_granules;  // of a head
   int chunks;        // of kBlockKeys keys
-  int tile_keys, tiles;
+  int tiles;         // granules of a row, a multiple of kTilesTogether
   int whole_chunks;  // rows are of 16 bytes: read by so many at a time
   float least_bias;  // ScoreUnits'
   unsigned char* states;
-  unsigned* bits;  // of a boolean mask
+  unsigned* bits;  // of a boolean mask; null: they are not wanted
   // An additive mask that TMA could not read is copied to rows of this many elements; null: it can.
   void* copy;
   long long copy_row;
+  int* dealt;  // set to 0: so many row tiles have been dealt out; or null
 };
 
 }  // namespace tessera::cuda::mask

@@ -4,13 +4,13 @@
 
 namespace tessera::cuda::mask {
 
-__global__ void __launch_bounds__(kThreads, kMinBlocks) look(const __grid_constant__ PassParams p) {
-  __shared__ unsigned flags[2];
+__global__ void __launch_bounds__(kThreads) look(const __grid_constant__ PassParams p) {
+  __shared__ PassShared shared;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
 #endif
-  Granule(p).run(flags);
+  Granules(p, shared).run();
 }
 
 const void* pass_function() { return reinterpret_cast<const void*>(look); }

@@ -37,28 +37,34 @@ core::Status place_pass(void* params, const core::Addresses& at, void* workspace
   p.mask = at[core::TensorId::mask];
   // Until now they were offsets.
   p.states = reinterpret_cast<unsigned char*>(base);
-  p.bits = reinterpret_cast<unsigned*>(base + reinterpret_cast<std::intptr_t>(p.bits));
+  if (p.bits != nullptr) p.bits = reinterpret_cast<unsigned*>(base + reinterpret_cast<std::intptr_t>(p.bits));
   if (p.copy_row > 0) p.copy = base + reinterpret_cast<std::intptr_t>(p.copy);
+  if (p.dealt != nullptr) p.dealt = reinterpret_cast<int*>(base + reinterpret_cast<std::intptr_t>(p.dealt));
   return {};
 }
 
 }  // namespace
 
-Layout layout_of(const core::Problem& p, int tile_keys, bool copies) {
+Layout layout_of(const core::Problem& p, bool contents, std::int64_t row_tiles) {
   const core::MaskTensor& mask = p.visibility.mask;
   Layout l;
   l.batch = mask.strides[0] == 0 ? 1 : p.batch;
   l.heads = mask.strides[1] == 0 ? 1 : p.heads;
   l.rows = mask.strides[2] == 0 ? 1 : p.queries;
   l.row_granules = divide_up(l.rows, kGranuleRows);
-  l.tile_keys = tile_keys;
-  l.tiles = std::max<std::int64_t>(divide_up(p.keys, tile_keys), 1);
+  l.tiles = divide_up(std::max<std::int64_t>(p.keys, 1), kTilesTogether * kGranuleKeys) * kTilesTogether;
   const std::int64_t granules = l.granule_rows() * l.tiles;
-  l.bits_at = aligned(granules);
+  l.bytes = aligned(granules);
+  if (row_tiles > 0) {
+    l.dealt_at = l.bytes;
+    l.bytes += aligned((1 + row_tiles) * static_cast<std::int64_t>(sizeof(int)));
+  }
+  if (!contents) return l;
   const bool boolean = mask.kind == core::MaskKind::boolean;
-  l.copy_at = l.bits_at + (boolean ? aligned(granules * kGranuleRows * tile_keys / 8) : 0);
+  l.bits_at = l.bytes;
+  l.copy_at = l.bits_at + (boolean ? aligned(granules * kGranuleRows * kGranuleKeys / 8) : 0);
   l.bytes = l.copy_at;
-  if (copies && !boolean && !whole_chunks(p)) {
+  if (!boolean && !whole_chunks(p)) {
     const std::int64_t size = element_bytes(mask);
     l.copy_row = divide_up(p.keys * size, 16) * 16 / size;
     l.bytes += aligned(l.batch * l.heads * l.rows * l.copy_row * size);
@@ -82,13 +88,13 @@ core::Status make_pass(const core::Problem& p, const Layout& l, bool pdl, runtim
   params.keys = static_cast<int>(p.keys);
   params.row_granules = static_cast<int>(l.row_granules);
   params.chunks = static_cast<int>(chunks);
-  params.tile_keys = static_cast<int>(l.tile_keys);
   params.tiles = static_cast<int>(l.tiles);
   params.whole_chunks = whole_chunks(p) ? 1 : 0;
   params.least_bias = all.units.least_bias;
   params.bits = reinterpret_cast<unsigned*>(l.bits_at);
   params.copy = reinterpret_cast<void*>(l.copy_at);
   params.copy_row = l.copy_row;
+  params.dealt = reinterpret_cast<int*>(l.dealt_at);
   out->kernel = "the pass over the mask tensor";
   out->function = pass_function();
   out->pdl = pdl;

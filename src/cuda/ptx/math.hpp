@@ -29,14 +29,25 @@ TESSERA_HOST_DEVICE float inverse_approx(float x) {
 }
 
 #if defined(__CUDACC__)
+// The smaller one; NaN if one is (PTX ISA, "min").
+__device__ inline float min_or_nan(float x, float y) {
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+#endif
+
 // Both are computed: no branch.
-__device__ inline float select(bool first, float x, float y) {
+TESSERA_HOST_DEVICE float select(bool first, float x, float y) {
+#if defined(__CUDA_ARCH__)
   float z;
   asm("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
       : "=f"(z)
       : "f"(x), "f"(y), "r"(static_cast<int>(first)));
   return z;
-}
+#else
+  return first ? x : y;
 #endif
+}
 
 }  // namespace tessera::cuda::ptx

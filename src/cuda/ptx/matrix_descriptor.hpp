@@ -24,6 +24,12 @@ struct MatrixDescriptor {
     constexpr unsigned kHigh = 1u << 30 | 1024 / 16;
     return static_cast<unsigned long long>(kHigh) << 32 | (low + bytes / 16);
   }
+  // Of strips of 8 columns so many bytes on: rows of 16 bytes, not swizzled. `along`: from 8 elements of the
+  // summed dimension to the next 8; `across`: from 8 of the other one to the next.
+  __device__ unsigned long long strips_at(unsigned bytes, unsigned along, unsigned across) const {
+    return static_cast<unsigned long long>(across / 16) << 32 |
+           (((low + bytes / 16) & 0x3fffu) | along / 16 << 16);
+  }
 };
 
 }  // namespace tessera::cuda::ptx

@@ -38,9 +38,10 @@ template <class T, int kColumns>
 struct Wgmma;
 
 // A thread holds eight registers of every 16 columns. Ln: the names of the first 8 n, Dn: the operands.
-#define TESSERA_L2 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define TESSERA_L4 \
-  TESSERA_L2 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TESSERA_L1 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TESSERA_L2 TESSERA_L1 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define TESSERA_L3 TESSERA_L2 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define TESSERA_L4 TESSERA_L3 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define TESSERA_L5 TESSERA_L4 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define TESSERA_L6 TESSERA_L5 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define TESSERA_L8 \
@@ -56,8 +57,10 @@ struct Wgmma;
 #define TESSERA_OPERANDS(i)                                                                          \
   "+f"(d[i / 4][0]), "+f"(d[i / 4][1]), "+f"(d[i / 4][2]), "+f"(d[i / 4][3]), "+f"(d[i / 4 + 1][0]), \
       "+f"(d[i / 4 + 1][1]), "+f"(d[i / 4 + 1][2]), "+f"(d[i / 4 + 1][3])
-#define TESSERA_D2 TESSERA_OPERANDS(0), TESSERA_OPERANDS(8)
-#define TESSERA_D4 TESSERA_D2, TESSERA_OPERANDS(16), TESSERA_OPERANDS(24)
+#define TESSERA_D1 TESSERA_OPERANDS(0)
+#define TESSERA_D2 TESSERA_D1, TESSERA_OPERANDS(8)
+#define TESSERA_D3 TESSERA_D2, TESSERA_OPERANDS(16)
+#define TESSERA_D4 TESSERA_D3, TESSERA_OPERANDS(24)
 #define TESSERA_D5 TESSERA_D4, TESSERA_OPERANDS(32)
 #define TESSERA_D6 TESSERA_D5, TESSERA_OPERANDS(40)
 #define TESSERA_D8 TESSERA_D6, TESSERA_OPERANDS(48), TESSERA_OPERANDS(56)
@@ -102,7 +105,9 @@ struct Wgmma;
   TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__) \
   TESSERA_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__)
 
+TESSERA_WGMMA(16, 1, "%8", "%9", "%10", "%11", "%12", "%13")
 TESSERA_WGMMA(32, 2, "%16", "%17", "%18", "%19", "%20", "%21")
+TESSERA_WGMMA(48, 3, "%24", "%25", "%26", "%27", "%28", "%29")
 TESSERA_WGMMA(64, 4, "%32", "%33", "%34", "%35", "%36", "%37")
 TESSERA_WGMMA(80, 5, "%40", "%41", "%42", "%43", "%44", "%45")
 TESSERA_WGMMA(96, 6, "%48", "%49", "%50", "%51", "%52", "%53")
@@ -113,8 +118,12 @@ TESSERA_WGMMA(256, 16, "%128", "%129", "%130", "%131", "%132", "%133")
 #undef TESSERA_WGMMA
 #undef TESSERA_WGMMA_OF
 #undef TESSERA_OPERANDS
+#undef TESSERA_L1
+#undef TESSERA_D1
 #undef TESSERA_L2
 #undef TESSERA_D2
+#undef TESSERA_L3
+#undef TESSERA_D3
 #undef TESSERA_L4
 #undef TESSERA_D4
 #undef TESSERA_L5

@@ -42,15 +42,15 @@ core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) 
   static auto* const function = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (function == nullptr) return no_function("cuTensorMapEncodeTiled");
   constexpr cuuint32_t kOneByOne[4] = {1, 1, 1, 1};
-  const cuuint32_t box[4] = {t.element == Element::f32 ? 32u : 64u, t.box_rows, 1, 1};
+  const cuuint32_t box[4] = {t.strip ? 8u : t.element == Element::f32 ? 32u : 64u, t.box_rows, 1, 1};
   const CUtensorMapDataType type = t.element == Element::f32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                    : t.element == Element::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = in_context(gpu, [&] {
     return function(reinterpret_cast<CUtensorMap*>(map), type, 4, t.data, t.extents.data(),
                     t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                    t.strip ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   });
   if (result == CUDA_SUCCESS) return {};
   return {

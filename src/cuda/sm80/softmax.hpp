@@ -25,10 +25,15 @@ inline constexpr float kSlack = 8.0f;
 // Two 16-row tiles are chains enough, and there is no register to spare.
 inline constexpr int kChains = 1;
 
+template <class Factor>
+__device__ inline float rise(float largest, float row_max, Factor factor) {
+  return fmaf(largest, tile::factor_of(factor, row_max), -row_max);
+}
+
 // A tile's scores are there. True if O has to be rescaled before their P are taken, because some row of the
-// warp grew. `factor` turns scores into exponents of 2.
-template <Config C>
-__device__ inline bool look_at(const Scores<C>& s, RowState<C>& rows, float factor) {
+// warp grew. `factor` turns scores into exponents of 2 (tile::factor_of).
+template <Config C, class Factor>
+__device__ inline bool look_at(const Scores<C>& s, RowState<C>& rows, Factor factor) {
   if constexpr (C.lazy) {
     return false;
   } else {
@@ -37,15 +42,15 @@ __device__ inline bool look_at(const Scores<C>& s, RowState<C>& rows, float fact
     for (int i = 0; i < 2 * C.row_tiles; ++i) {
       const int m = i / 2, r = i % 2;
       tile::find_largest<kChains>(s[m], rows.largest[m], r, r + 1);
-      grew |= fmaf(rows.largest[m][r], factor, -rows.tiles[m].row_max[r]) > kSlack;
+      grew |= rise(rows.largest[m][r], rows.tiles[m].row_max[r], factor) > kSlack;
     }
     return __any_sync(0xffffffffu, grew);
   }
 }
 
 // The same for a row's first tile. Lazy: its largest score is the row max.
-template <Config C>
-__device__ inline bool look_at_first(const Scores<C>& s, RowState<C>& rows, float factor) {
+template <Config C, class Factor>
+__device__ inline bool look_at_first(const Scores<C>& s, RowState<C>& rows, Factor factor) {
   if constexpr (C.lazy) {
 #pragma unroll
     for (int m = 0; m < C.row_tiles; ++m) tile::start_row_max<kChains>(s[m], rows.tiles[m], factor);
@@ -54,22 +59,23 @@ __device__ inline bool look_at_first(const Scores<C>& s, RowState<C>& rows, floa
 }
 
 // After look_at said so. Each row decides for itself, so that no row's bits depend on its neighbours.
-template <Config C>
-__device__ inline void rescale(RowState<C>& rows, Output<C>& o, float factor) {
+template <Config C, class Factor>
+__device__ inline void rescale(RowState<C>& rows, Output<C>& o, Factor factor) {
   if constexpr (!C.lazy) {
 #pragma unroll
     for (int r = 0; r < 2 * C.row_tiles; ++r) {
       tile::RowState& state = rows.tiles[r / 2];
       const float row_max = state.row_max[r % 2], largest = rows.largest[r / 2][r % 2];
-      const bool grew = fmaf(largest, factor, -row_max) > kSlack;
-      tile::scale_row(o[r / 2], r % 2, tile::move_row_max(state, r % 2, grew ? largest * factor : row_max));
+      const bool grew = rise(largest, row_max, factor) > kSlack;
+      tile::scale_row(o[r / 2], r % 2,
+                      tile::move_row_max(state, r % 2, grew ? tile::row_max_of(factor, largest) : row_max));
     }
   }
 }
 
-template <Config C, class T>
+template <Config C, class T, class Factor>
 __device__ inline void take_probs(Probs<C>& probs, const Scores<C>& s, RowState<C>& rows, Output<C>& o,
-                                  float factor) {
+                                  Factor factor) {
 #pragma unroll
   for (int m = 0; m < C.row_tiles; ++m) {
     float sum[2];

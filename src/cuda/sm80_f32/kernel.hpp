@@ -27,6 +27,10 @@ __device__ inline bool plain_scores(const Params& p) {
          p.visibility.mask_kind == MaskTensorKind::none && p.scoring.scale > 0.0f;
 }
 
+__device__ inline float factor_of_scores(const Params& p) {
+  return plain_scores(p) ? tile::PlainScores::factor(p) : tile::OptionScores::factor(p);
+}
+
 // Where a block is, asked again whenever it is needed: the loop has no registers to keep it in.
 struct Place {
   sm80::GridTile tile;
@@ -54,7 +58,7 @@ struct Block {
   int length;                // keys from the first tile's start to the last one seen
   bool key_quads, value_quads;
   bool plain, busy;  // busy: the warp has rows
-  float factor;
+  tile::MaskedFactor factor;
   Seen scored, values;
 
   __device__ Block(const Params& params, const tile::BlockView<float>& view, const tile::KeyRange& range,
@@ -69,7 +73,7 @@ struct Block {
         value_quads(in_quads(view.value, p.kv.value.strides.row, p.sizes.value_dim)),
         plain(plain_scores(p)),
         busy(first_row + static_cast<int>(threadIdx.x) / 32 % C.row_warps * 16 < view.rows),
-        factor(plain ? tile::PlainScores::factor(p) : tile::OptionScores::factor(p)) {}
+        factor{factor_of_scores(p)} {}
 
   __device__ void store_query(const tile::BlockView<float>& view, int first_row) {
     const bool quads = in_quads(view.query, p.query.strides.row | p.query.strides.head, p.sizes.dim);
@@ -164,6 +168,7 @@ __device__ inline void attend_tile(const Params& p, char* shared) {
     sm80::merge_splits<C>(rows, o, reinterpret_cast<float*>(shared + C.query_bytes()));
     if (ptx::thread_x() / 32 >= C.row_warps) return;
   }
+  tile::end_row_max(rows.tiles[0], {factor_of_scores(p)});
   const Place place;
   write_rows<C>(p, place.view(p), place.pack_index(p), rows, o, doubts, place.first_row<C>(p));
 }

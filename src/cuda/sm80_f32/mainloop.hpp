@@ -103,14 +103,15 @@ __device__ inline void multiply_probs_value(sm80::Output<C>& o, const Probs<C>& 
 // Scores to P in parts, and their sums. `factor` turns scores into exponents of 2.
 template <Config C>
 __device__ inline void take_probs(Probs<C>& probs, const sm80::Scores<C>& s, tile::RowState& rows,
-                                  float factor) {
+                                  tile::MaskedFactor factor) {
+  const tile::RowFactors factors = tile::row_factors(rows, factor);
   float sum[2];
 #pragma unroll
   for (int n = 0; n < C.keys / 8; ++n)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float x = ptx::exp2_approx(fmaf(s[0][n][2 * r], factor, -rows.row_max[r]));
-      const float y = ptx::exp2_approx(fmaf(s[0][n][2 * r + 1], factor, -rows.row_max[r]));
+      const float x = ptx::exp2_approx(fmaf(s[0][n][2 * r], factors.of[r], -rows.row_max[r]));
+      const float y = ptx::exp2_approx(fmaf(s[0][n][2 * r + 1], factors.of[r], -rows.row_max[r]));
       sum[r] = n == 0 ? x + y : sum[r] + (x + y);
       unsigned parts[kParts];
       split(x, y, parts);

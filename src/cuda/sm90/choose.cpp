@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <string_view>
@@ -16,8 +17,10 @@
 namespace tessera::cuda::sm90 {
 namespace {
 
-// Where scores are more than scaled and hidden. Scales that are not positive change scores one by one, as
-// softcap does.
+// Scores are more than scaled and hidden. Scales that are not positive change scores one by one, as softcap
+// does.
+bool needs_options(const core::Problem& p) { return !plain_scores(p) || p.scoring.scale <= 0; }
+
 Variant option_variant(const core::Problem& p) {
   const bool alibi = p.scoring.alibi_slopes.data != nullptr;
   const bool changed = p.scoring.softcap > 0 || translate(p, 1).units.first != 1.0f;
@@ -32,13 +35,18 @@ core::Status supports(const core::Problem& p) {
   return check_boxes(p);
 }
 
-// As many as there are SMs. But where tiles are taken in pairs and one of an odd number has no partner, some
-// do without, so that it is not always the same blocks that get it.
+// Tiles that have no partner where they are taken in pairs: the same ones of every head.
+bool some_alone(const Choice& c, int sms) {
+  return c.unequal && c.row_tiles % 2 == 1 && c.total > 2 * sms * c.tiling.teams;
+}
+std::int64_t pairs_of_head(const Choice& c) { return (c.row_tiles + 1) / 2; }
+
+// As many as there are SMs. But where some tiles have no partner, some SMs do without a block, so that it is
+// not always the same blocks that get them.
 int blocks_for(const Choice& c, int sms) {
   auto blocks = static_cast<int>(std::min<std::int64_t>(sms, c.total));
-  const std::int64_t pairs = (c.row_tiles + 1) / 2;
-  if (c.unequal && c.row_tiles % 2 == 1 && c.total > 2 * sms)
-    while (std::gcd(pairs, blocks) > 1) --blocks;
+  if (some_alone(c, sms) && c.tiling.teams == 1)
+    while (std::gcd(pairs_of_head(c), blocks) > 1) --blocks;
   return blocks;
 }
 
@@ -46,7 +54,14 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
   const HeadDims dims = padded_dims(p);
   const bool split = splits_keys(variant);
   const Tiling tiling = tiling_for(dims.dim, dims.value_dim, variant);
-  Choice c{variant, tiling, divide_up(p.queries, tiling.rows), 0, !split && later_rows_see_more(p), 1.0, 0};
+  Choice c{variant,
+           tiling,
+           divide_up(p.queries, tiling.rows),
+           0,
+           !split && later_rows_see_more(p),
+           1.0,
+           visited_keys(p, tiling.rows),
+           0};
   c.total = c.row_tiles * p.heads * p.batch;
   // Most of what a block for few rows takes is getting started, however few its keys are.
   if (!split) c.share = share_of(p, tiling.passes_over ? 64 : tiling.rows);
@@ -60,11 +75,16 @@ Choice choice_of(const core::Problem& p, Variant variant, int sms) {
 //
 //   rounds: ceil(tiles / SMs), or max(tiles * share / SMs + 1/8, ceil(heads / SMs))
 //
+// Of twin's tiles an SM has two at a time, and the last of an odd number alone.
+//
 // Rates are of the plain variant's, as measured on an H200 (docs/sm90.md, "Which variant").
-constexpr double kTallRate = 1.2;
 // For head dims to 64, and beyond:
+constexpr double kTallRate[2] = {1.2, 1.08};
 constexpr double kSplitRate[2] = {0.75, 0.6};
 constexpr double kNarrowRate[2] = {0.43, 0.33};
+// Two tiles, which gain on tall's where a tile visits few keys; a tile alone.
+constexpr double kTwinRate = 1.19, kTwinRateFewKeys = 1.26, kTwinAloneRate = 0.7;
+constexpr double kFewKeys = 1024;
 constexpr std::int64_t kFewestQueries = 64;
 
 core::Estimate estimate(const core::Problem& p, const core::Device& device) {
@@ -76,6 +96,7 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
 std::string_view name_of(Variant variant) {
   return variant == Variant::plain     ? "plain"
          : variant == Variant::tall    ? "tall"
+         : variant == Variant::twin    ? "twin"
          : variant == Variant::split   ? "split"
          : variant == Variant::narrow  ? "narrow"
          : variant == Variant::alibi   ? "alibi"
@@ -87,8 +108,9 @@ std::string words(const core::Sizes& p, const Choice& c) {
   const std::string work =
       splits_keys(c.variant)
           ? fmt::format("a block each, keys shared by {} warpgroups", c.tiling.warpgroups)
-          : fmt::format("shared out{} to {} blocks",
-                        c.unequal && c.total > c.blocks ? ", long ones and short ones alike," : "", c.blocks);
+          : fmt::format("shared out{} to {} blocks{}",
+                        c.unequal && c.total > c.blocks ? ", long ones and short ones alike," : "", c.blocks,
+                        c.tiling.teams == 2 ? " that take two at a time" : "");
   return fmt::format("{} variant: tiles of {} rows, {} keys at a time, {}{}", name_of(c.variant),
                      c.tiling.rows, c.tiling.keys, work, padding_words(p, c.tiling.dim, c.tiling.value_dim));
 }
@@ -99,7 +121,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   mask::Layout layout;
   if (p.visibility.mask.kind != core::MaskKind::none) {
-    layout = mask::layout_of(p, choice.tiling.keys, true);
+    layout = mask::layout_of(p, true, choice.total);
     if (core::Status s = mask::make_pass(p, layout, true, &made->add()); !s.ok()) return s;
     made->use_workspace(layout.bytes);
   }
@@ -129,28 +151,35 @@ core::Status check_tiles(std::int64_t tiles) {
 
 HeadDims padded_dims(const core::Problem& p) {
   for (const HeadDims& d : kHeadDims) {
+    if (needs_options(p) && !has_options(d.dim)) continue;
     if (p.dim <= d.dim && p.value_dim <= d.value_dim) return d;
   }
   return kHeadDims[std::size(kHeadDims) - 1];
 }
 
 double estimate(const Choice& c, int sms) {
-  double tiles = rounds(c.total, sms);
-  if (c.unequal && c.total > sms) {
-    constexpr double kUneven = 1.0 / 8;
-    tiles =
-        std::max(static_cast<double>(c.total) * c.share / sms + kUneven, rounds(c.total / c.row_tiles, sms));
-  }
   const int large = c.tiling.dim > 64 ? 1 : 0;
-  const double rate = c.variant == Variant::tall     ? kTallRate
+  const double rate = c.variant == Variant::tall     ? kTallRate[large]
+                      : c.variant == Variant::twin   ? (c.visited <= kFewKeys ? kTwinRateFewKeys : kTwinRate)
                       : c.variant == Variant::split  ? kSplitRate[large]
                       : c.variant == Variant::narrow ? kNarrowRate[large]
                                                      : 1.0;
-  return tiles * c.tiling.rows / rate;
+  // What an SM takes for n whole tiles.
+  const auto time_of = [&](double n) {
+    const double alone = c.tiling.teams == 2 ? std::fmod(n, 2) : 0;
+    return (n - alone) / rate + alone / kTwinAloneRate;
+  };
+  double time = time_of(rounds(c.total, sms));
+  if (c.unequal && c.total > sms) {
+    constexpr double kUneven = 1.0 / 8;
+    time = std::max((static_cast<double>(c.total) * c.share / sms + kUneven) / rate,
+                    time_of(rounds(c.total / c.row_tiles, sms)));
+  }
+  return time * c.tiling.rows;
 }
 
 Choice choose(const core::Problem& p, int sms) {
-  if (!plain_scores(p) || p.scoring.scale <= 0) return choice_of(p, option_variant(p), sms);
+  if (needs_options(p)) return choice_of(p, option_variant(p), sms);
   Choice best = choice_of(p, Variant::plain, sms);
   const auto consider = [&](Variant variant) {
     if (const Choice other = choice_of(p, variant, sms); estimate(other, sms) < estimate(best, sms))
@@ -158,6 +187,10 @@ Choice choose(const core::Problem& p, int sms) {
   };
   const int dim = best.tiling.dim;
   if (has_tall(dim)) consider(Variant::tall);
+  // Two teams take an even number of pairs at a time: those without a partner would fall to the same ones.
+  if (const Choice twin = choice_of(p, Variant::twin, sms);
+      has_twin(dim) && !(some_alone(twin, sms) && pairs_of_head(twin) % 2 == 0))
+    consider(Variant::twin);
   if (has_split(dim)) {
     consider(Variant::split);
     consider(Variant::narrow);
@@ -175,7 +208,7 @@ core::Kernel production_row() {
   row.supports = supports;
   row.estimate = [](const core::Problem& p, const core::Device& device) { return estimate(p, device); };
   row.prepare = prepare;
-  row.budget = {255, kMostSharedBytes, 0};
+  row.budget = {255, kMostSharedBytes, 288};  // spilled by `general` alone: docs/sm90.md
   row.symbol = "sm90::attend";
   row.only_arch = "sm_90a";
   return row;

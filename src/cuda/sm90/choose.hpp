@@ -25,8 +25,9 @@ struct Choice {
   std::int64_t row_tiles;  // of a head
   std::int64_t total;      // of all heads and batch entries
   bool unequal;            // later tiles of a head are more work
-  double share;  // of the keys that the longest row tile of a head visits, what one visits on average
-  int blocks;    // that share the tiles; split and narrow have one for each
+  double share;    // of the keys that the longest row tile of a head visits, what one visits on average
+  double visited;  // keys that a row tile visits, on average
+  int blocks;      // that share the tiles; split and narrow have one for each
 };
 
 // Of a problem that is supported, on a GPU of so many SMs.

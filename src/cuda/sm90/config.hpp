@@ -5,6 +5,8 @@
 
 namespace tessera::cuda::sm90 {
 
+inline constexpr int kMostMaskSlots = 4;
+
 struct Config {
   int dim, value_dim;     // multiples of 16; shared memory holds whole blocks of 64 columns
   int consumers = 2;      // warpgroups, 64 query rows each
@@ -13,6 +15,8 @@ struct Config {
   bool ping_pong = true;  // the warpgroups take turns: one multiplies while another exponentiates
   bool overlap = true;    // a warpgroup's softmax runs under its own last product, not only under the others'
   bool ahead = false;     // the next row tile's first scores are computed while this one is written
+  int teams = 1;          // of so many consumers, each with row tiles and shared memory of its own
+  bool strips = false;    // the last 16 columns stand apart: see strips.hpp
   int mask_bytes = 0;     // for a mask tensor: a slot or two of what a key tile needs of it
 
   // How K and V come and go: see shared.hpp.
@@ -21,29 +25,40 @@ struct Config {
   // diagonal; these pass them over. (With turns they would have to take one for each.)
   TESSERA_CONSTEXPR bool passes_over() const { return !ping_pong && rows() - 64 >= keys; }
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
-  TESSERA_CONSTEXPR int threads() const { return 128 * (consumers + 1); }
+  TESSERA_CONSTEXPR int threads() const { return 128 * (warpgroups() + 1); }
+  TESSERA_CONSTEXPR int warpgroups() const { return teams * consumers; }  // that multiply
   TESSERA_CONSTEXPR int warp_rows() const { return 16; }
   TESSERA_CONSTEXPR int thread_rows() const { return 2; }
-  TESSERA_CONSTEXPR int blocks() const { return (dim + 63) / 64; }
-  TESSERA_CONSTEXPR int value_blocks() const { return (value_dim + 63) / 64; }
+  // Blocks of 64 columns, but for those in strips.
+  TESSERA_CONSTEXPR int blocks() const { return strips ? dim / 64 : (dim + 63) / 64; }
+  TESSERA_CONSTEXPR int value_blocks() const { return strips ? value_dim / 64 : (value_dim + 63) / 64; }
+  TESSERA_CONSTEXPR int strip_bytes(int rows) const { return strips ? (rows * 32 + 1023) / 1024 * 1024 : 0; }
   // Of one warpgroup's query rows, of a tile of K, of V.
-  TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128; }
-  TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128; }
-  TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128; }
+  TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128 + strip_bytes(64); }
+  TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128 + strip_bytes(keys); }
+  TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128 + strip_bytes(keys); }
   // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
   // for those who compile for the host alone.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + mask_bytes + 1024;
+    return teams * (consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024) + mask_bytes +
+           walk_bytes();
   }
+  TESSERA_CONSTEXPR int walk_bytes() const { return mask_bytes > 0 ? consumers * 128 : 0; }  // mask_walk.hpp
   // The register file holds 64 K registers; a block is alone on its SM.
-  TESSERA_CONSTEXPR int producer_registers() const { return consumers == 2 ? 40 : 32; }
-  TESSERA_CONSTEXPR int consumer_registers() const {
-    return consumers == 4 ? 112 : consumers == 3 ? 160 : 232;
+  // A producer that asks a mask tensor has more to remember.
+  TESSERA_CONSTEXPR int producer_registers() const {
+    if (more_for_producer()) return 56;
+    return warpgroups() == 2 ? 40 : 32;
   }
+  TESSERA_CONSTEXPR int consumer_registers() const {
+    return (warpgroups() == 4 ? 112 : warpgroups() == 3 ? 160 : 232) - (more_for_producer() ? 8 : 0);
+  }
+  TESSERA_CONSTEXPR bool more_for_producer() const { return mask_bytes > 0 && warpgroups() < 4; }
 };
 
 // Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.
 struct SplitConfig {
+  static constexpr bool strips = false;
   int dim, value_dim;
   int warpgroups = 2;
   int keys;        // of a K/V tile

@@ -13,6 +13,7 @@
 
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
+#include "cuda/sm90/dealt.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/mask.hpp"
 #include "cuda/sm90/products.hpp"
@@ -27,7 +28,7 @@ template <Config C, class T, class Policy>
 struct Consumer {
   const Sm90Params& p;
   Shared<C>& shared;
-  int warpgroup;
+  int team, warpgroup;      // warpgroup of the team
   unsigned task_count = 0;  // row tiles taken so far
   unsigned key_count = 0;   // K tiles taken so far; V tiles are one behind, but for the end of a row tile
   int2 unmasked = {};       // key tiles [x, y) of the row tile need no masking
@@ -41,13 +42,13 @@ struct Consumer {
   using TaskRing = tile::RingIndex<kTasks>;
 
   // The warp's own word: no register can be kept for it.
-  __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32]; }
+  __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32 % (4 * C.consumers)]; }
   __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   // The row tile that was taken last, or the one before it.
   __device__ const Task& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ float factor() const { return Policy::factor(p.problem); }
+  __device__ typename Policy::Factor factor() const { return {Policy::factor(p.problem)}; }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
@@ -102,21 +103,27 @@ struct Consumer {
   template <class Use>
   __device__ void take_mask(const Use& use) {
     const auto& more = static_cast<const Sm90MaskParams&>(p);
-    const int slots = more.slots, n = static_cast<int>(mask_count) & (slots - 1);
-    shared.mask_full[n].wait(mask_count >> (slots - 1) & 1);
+    const unsigned n = mask_count & ((1u << more.slot_bits) - 1);
+    shared.mask_full[n].wait(mask_count >> more.slot_bits & 1);
     ++mask_count;
     use(MaskSlot<C>{more, shared.mask_slot(n, more.slot_bytes), warpgroup});
-    __syncwarp();
-    if (ptx::thread_x() % 32 == 0) shared.mask_empty[n].arrive();
+    shared.mask_empty[n].arrive();  // each thread for what it has read; of a warp that is one step, too
   }
   __device__ void apply_mask(Scores<C>& s) {
     take_mask([&](const MaskSlot<C>& slot) {
-      if ((note >> warpgroup & 1) != 0 && !all_hidden())
-        slot.apply(s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+      const int own = own_note();
+      if ((own & 1) != 0) slot.apply(s, (own >> kNoteFinite & 1) != 0);
     });
   }
+  // A key tile of which the warpgroup needs no mask; others may.
+  __device__ void leave_mask() {
+    if ((note & kNoteApplied) != 0) take_mask([](const MaskSlot<C>&) {});
+  }
+  // What it says of the warpgroup itself. Which that is, is asked again: one more uniform register in use,
+  // and the descriptors of a product's steps have to share one, so that each step waits for the one before.
+  __device__ int own_note() const { return note >> (kFarOutside ? ptx::thread_x() / 128 : warpgroup); }
   // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
-  __device__ bool all_hidden() const { return (note >> (kNoteHidden + warpgroup) & 1) != 0; }
+  __device__ bool all_hidden() const { return (own_note() >> kNoteHidden & 1) != 0; }
   // Before the slot is released, and before the product, at which the warp's threads meet.
   __device__ void read_note() {
     if constexpr (Policy::kMaskTensor) note = shared.note[Ring::slot(key_count)];
@@ -184,7 +191,31 @@ struct Consumer {
   template <bool kBefore>
   __device__ bool go_on_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
     const auto shift = policy.template shift<kBefore, C.keys>(rows, position(), thread_key(tile));
+    if constexpr (kFarOutside)
+      return continue_softmax<C, T>(probs, s, rows, shift, Policy::factor(p.problem));
     return continue_softmax<C, T>(probs, s, rows, shift, factor());
+  }
+  // When that said that something has grown. Scores stay what they are: so do the bits of rows that have not.
+  __device__ void start_over(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                             float (&shrink)[2]) const {
+    if constexpr (Policy::kRotates) {
+      tile = key_tile(tile);
+      if (before(tile)) {
+        start_over_with<true>(tile, probs, s, rows, shrink);
+      } else {
+        start_over_with<false>(tile, probs, s, rows, shrink);
+      }
+    } else {
+      grown_softmax<C, T>(probs, s, rows, factor(), shrink);
+    }
+  }
+  template <bool kBefore>
+  __device__ void start_over_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                                  float (&shrink)[2]) const {
+    const auto shift_of = [&](const RowState& of) {
+      return policy.template shift<kBefore, C.keys>(of, position(), thread_key(tile));
+    };
+    grown_softmax_shifted<C, T>(probs, s, rows, shift_of, factor(), shrink);
   }
 
   // Key tiles that none of the warpgroup's rows sees.
@@ -192,6 +223,12 @@ struct Consumer {
 #pragma unroll 1
     for (; hidden > 0; --hidden) {
       wait_key();
+      if constexpr (Policy::kMaskTensor) {
+        read_note();
+        leave_mask();
+      }
+      wait_turn();
+      pass_turn();
       __syncwarp();  // no thread of the warp is still waiting when it says that it is done
       release_key();
     }
@@ -211,7 +248,7 @@ struct Consumer {
     ptx::pin(s);
     release_key();
     if (Policy::kEveryTile || Policy::kRotates || needs_change(tile)) change(s, tile);
-    if (Policy::kMaskTensor && all_hidden()) hide_all(s);
+    if (Policy::kMaskTensor && all_hidden()) hide_all(s);  // there is nothing that the rows see
     start_softmax<C, T>(probs, s, rows, factor());
   }
 
@@ -220,8 +257,7 @@ struct Consumer {
   __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) {
     if constexpr (Policy::kEveryTile) change(s, tile);
     c.grew = !go_on(tile, probs, s, rows);
-    if (c.grew && Policy::kRotates) policy.apply(s, p.problem, position(), thread_key(key_tile(tile)));
-    if (c.grew) grown_softmax<C, T>(probs, s, rows, factor(), c.shrink);
+    if (c.grew) start_over(tile, probs, s, rows, c.shrink);
   }
 
   __device__ void attend_overlapped(const KeyTiles& range, RowState& rows, Output<C>& o) {
@@ -248,10 +284,10 @@ struct Consumer {
         soften(c, tile, even, s, rows);
       }
       if (tile < range.first) break;
-      change(s, tile);
       ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
-      c.grew = true;
-      grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
+      change(s, tile);
+      c.grew = !continue_softmax<C, T>(even, s, rows, factor());
+      if (c.grew) grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
     release_query();
@@ -287,27 +323,41 @@ struct Consumer {
       for (int i = 0; i < 4; ++i) probs[k][i] = 0;
   }
 
+  // Rows that a mask tensor pushes far out have a factor of their own. To ask for it in the loop over key
+  // tiles takes uniform registers, of which long products have none to spare (docs/negatives.md); to leave
+  // the loop takes others.
+  static constexpr bool kFarOutside = Policy::kMaskTensor && C.dim > 64;
+
   // A warpgroup's softmax runs under the other warpgroups' products. One set of P is enough, and there is
-  // one place where products are issued: what has grown can be mended outside the loop as well.
+  // one place where products are issued: what has grown can be mended outside the loop as well, and so
+  // can rows that are far out, tile by tile.
   __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, RowState& rows, Output<C>& o) {
     Probs<C> probs;
     int tile = range.first + range.count - 1;
     finish_first(tile, first, probs, rows);
     for (;;) {
+      const bool far_out = kFarOutside && any_far_out(rows);
       Scores<C> s;
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
         if (Policy::kMaskTensor && all_hidden()) {
-          take_mask([](const MaskSlot<C>&) {});
+          leave_mask();
           clear_probs(probs);
           continue;
         }
         if constexpr (Policy::kEveryTile) change(s, tile);
-        if (needs_change(tile) || !go_on(tile, probs, s, rows)) break;
+        if (needs_change(tile) || far_out || !go_on(tile, probs, s, rows)) break;
       }
       if (tile < range.first) break;
-      if (Policy::kRotates || needs_change(tile)) change(s, tile);
       float shrink[2];
+      if (needs_change(tile)) {
+        change(s, tile);
+        if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
+      } else if constexpr (Policy::kRotates) {
+        start_over(tile, probs, s, rows, shrink);
+        tile::scale_rows(o, shrink);
+        continue;
+      }
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
     }
@@ -347,7 +397,7 @@ struct Consumer {
   }
 
   __device__ void run_ahead() {
-    static_assert(!C.overlap);
+    static_assert(!C.overlap && C.teams == 1);  // a second team may have no row tile at all
     Scores<C> first;
     RowState rows;
     Output<C> o;
@@ -385,7 +435,10 @@ struct Consumer {
     const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     policy.enter(p.problem, next.at.batch, next.at.head);
-    if constexpr (C.passes_over() && !Policy::kMaskTensor) {
+    if constexpr (Policy::kMaskTensor) {
+      range = shared.part[TaskRing::slot(task_count - 1)][warpgroup];
+      pass_over(next.keys.count - (range.first + range.count));
+    } else if constexpr (C.passes_over()) {
       static_assert(C.joint());  // pass_over releases no slots of V alone
       const int end = range.first + range.count;
       // There may be no such rows, or nothing that they see: then the last tile alone.
@@ -396,16 +449,20 @@ struct Consumer {
   }
   // Key tiles behind those that the warpgroup has seen.
   __device__ void leave(const KeyTiles& range) {
-    if constexpr (C.passes_over() && !Policy::kMaskTensor) pass_over(range.first - task().keys.first);
+    if constexpr (C.passes_over() || Policy::kMaskTensor) pass_over(range.first - task().keys.first);
   }
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.
   __device__ void recompute() const {
-    for (Tiles again(p.schedule); !again.done(); again.advance()) {
-      const TileIndex at = again.index();
-      const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-      recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
+    if constexpr (Policy::kMaskTensor) {
+      for_dealt(static_cast<const Sm90MaskParams&>(p), [&](const TileIndex& at) { recompute(at); });
+    } else {
+      for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) recompute(again.index());
     }
+  }
+  __device__ void recompute(const TileIndex& at) const {
+    const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
+    recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
   }
 };
 

@@ -127,7 +127,9 @@ struct RowEnds {
     const auto write_each = [&]<bool kPartial>() {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; n += 4) {
-        const Pairs<kRows> x[4] = {columns_of(n), columns_of(n + 1), columns_of(n + 2), columns_of(n + 3)};
+        Pairs<kRows> x[4] = {};
+#pragma unroll
+        for (int m = 0; m < 4 && n + m < kColumns / 8; ++m) x[m] = columns_of(n + m);
         write<kPartial>(x, first_column + 8 * n, lane);
       }
     };
@@ -153,6 +155,7 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
   const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
   RowEnds<T, 2> ends(p, view, row, at.head);
   tile::join_sums(rows);
+  if constexpr (C.mask_bytes > 0) tile::end_row_max(rows, {p.units.factor});
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, at.head, state);
   if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);

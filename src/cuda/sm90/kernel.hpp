@@ -1,6 +1,6 @@
 // The production kernel for GPUs with wgmma and TMA (sm_90a). One block per SM: two
-// to four consumer warpgroups with 64 rows each, then the producer, whose first thread fills the rings.
-// docs/sm90.md has the timeline.
+// to four consumer warpgroups with 64 rows each, then the producer, of which one thread a team fills the
+// rings. docs/sm90.md has the timeline.
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
@@ -12,13 +12,14 @@ namespace tessera::cuda::sm90 {
 
 template <Config C, class T, class Policy>
 __device__ inline void attend_block(const Sm90Params& p, char* memory) {
-  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
+  auto* const shared = reinterpret_cast<Shared<C>*>(memory);  // of each team
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&p.query);
     ptx::prefetch_tensor_map(&p.key);
     ptx::prefetch_tensor_map(&p.value);
-    start_barriers(shared);
+    for (int t = 0; t < C.teams; ++t) start_barriers(shared[t]);
   }
+  if constexpr (C.strips) clear_strips(shared[0]);
   ptx::launch_dependents();
   // Whoever reads or writes global memory later awaits them later. (What rotates is ALiBi, whose slopes are
   // read.)
@@ -26,20 +27,22 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
     ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == C.consumers) {
+  if (warpgroup == C.warpgroups()) {
     ptx::give_registers<C.producer_registers()>();
+    const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * C.warpgroups();
     if constexpr (Policy::kMaskTensor) {
-      if (threadIdx.x < 128 * C.consumers + 32) {
-        MaskProducer<C> producer{p, shared};
+      if (warp == 0) {
+        MaskProducer<C> producer{{p, shared[0], 0}};
         producer.run();
       }
-    } else if (threadIdx.x == 128 * C.consumers) {
-      Producer<C, Policy::kRotates> producer{p, shared};
+    } else if (warp < C.teams && threadIdx.x % 32 == 0) {
+      Producer<C, Policy::kRotates> producer{p, shared[warp], warp};
       producer.run();
     }
   } else {
     ptx::take_registers<C.consumer_registers()>();
-    Consumer<C, T, Policy> consumer{p, shared, warpgroup};
+    const int team = C.teams == 1 ? 0 : warpgroup / C.consumers;
+    Consumer<C, T, Policy> consumer{p, shared[team], team, warpgroup - team * C.consumers};
     consumer.run();
   }
 }

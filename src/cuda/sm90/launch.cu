@@ -32,21 +32,28 @@ const void* function_for(bool bf16, const Choice& choice) {
   return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
 }
 
-core::Status place_tensors(Sm90Params& p, const core::Addresses& at) {
-  place(&p.problem, at);
+core::Status move_maps(TensorMap* query, TensorMap* key, TensorMap* value, const core::Addresses& at) {
   const runtime::Runtime& cuda = runtime::current();
-  if (core::Status s = cuda.move_map(&p.query, at[core::TensorId::query]); !s.ok()) return s;
-  if (core::Status s = cuda.move_map(&p.key, at[core::TensorId::key]); !s.ok()) return s;
-  return cuda.move_map(&p.value, at[core::TensorId::value]);
+  if (core::Status s = cuda.move_map(query, at[core::TensorId::query]); !s.ok()) return s;
+  if (core::Status s = cuda.move_map(key, at[core::TensorId::key]); !s.ok()) return s;
+  return cuda.move_map(value, at[core::TensorId::value]);
 }
 
 core::Status place(void* params, const core::Addresses& at, void*) {
-  return place_tensors(*static_cast<Sm90Params*>(params), at);
+  auto& p = *static_cast<Sm90Params*>(params);
+  place(&p.problem, at);
+  return move_maps(&p.query, &p.key, &p.value, at);
+}
+core::Status place_with_strips(void* params, const core::Addresses& at, void* workspace) {
+  if (core::Status s = place(params, at, workspace); !s.ok()) return s;
+  TensorMap* const strips = static_cast<StripParams*>(params)->strips;
+  return move_maps(&strips[0], &strips[1], &strips[2], at);
 }
 core::Status place_with_mask(void* params, const core::Addresses& at, void* workspace) {
   auto& p = *static_cast<Sm90MaskParams*>(params);
-  if (core::Status s = place_tensors(p, at); !s.ok()) return s;
+  if (core::Status s = place(params, at, workspace); !s.ok()) return s;
   mask::place(&p.problem.mask_tiles, workspace);
+  p.dealt = reinterpret_cast<int*>(static_cast<char*>(workspace) + reinterpret_cast<std::intptr_t>(p.dealt));
   if (p.box_keys == 0) return {};
   void* const mask = p.copy_at == 0 ? at[core::TensorId::mask] : static_cast<char*>(workspace) + p.copy_at;
   return runtime::current().move_map(&p.mask, mask);
@@ -60,7 +67,10 @@ core::Status add_mask(const core::Problem& p, const Choice& choice, const mask::
   const auto bits = static_cast<int>(boolean ? 1 : 8 * core::dtype_size(mask.dtype));
   out->problem.mask_tiles = mask::tiles_of(layout);
   out->slot_bytes = choice.tiling.rows * choice.tiling.keys * bits / 8;
-  out->slots = choice.tiling.mask_bytes >= 2 * out->slot_bytes ? 2 : 1;
+  while (2 << out->slot_bits <= kMostMaskSlots &&
+         choice.tiling.mask_bytes >= (2 << out->slot_bits) * out->slot_bytes)
+    ++out->slot_bits;
+  out->dealt = reinterpret_cast<int*>(layout.dealt_at);  // an offset until placed
   if (boolean) return {};
   out->box_keys = 128 * 8 / bits;
   out->moves[0] = layout.rows == 1 ? 0 : 1;
@@ -70,17 +80,44 @@ core::Status add_mask(const core::Problem& p, const Choice& choice, const mask::
   return runtime::current().encode(mask_box(p, layout, choice.tiling.rows), gpu, &out->mask);
 }
 
+// The parameters that the variant takes, and who places addresses in them.
+core::Status set_params(const core::Problem& p, const Choice& choice, const mask::Layout& layout,
+                        const BoxedTensors& boxes, const Sm90Params& params, int gpu, runtime::Step* out) {
+  out->place = place;
+  if (choice.tiling.strips) {
+    StripParams more{};
+    static_cast<Sm90Params&>(more) = params;
+    for (std::size_t i = 0; i < boxes.strips.size(); ++i)
+      if (core::Status s = runtime::current().encode(boxes.strips[i], gpu, &more.strips[i]); !s.ok())
+        return s;
+    out->set_params(more);
+    out->place = place_with_strips;
+  } else if (choice.variant == Variant::general) {
+    Sm90MaskParams more{};
+    static_cast<Sm90Params&>(more) = params;
+    if (p.visibility.mask.kind != core::MaskKind::none) {
+      if (core::Status s = add_mask(p, choice, layout, gpu, &more); !s.ok()) return s;
+      out->place = place_with_mask;
+    }
+    out->set_params(more);
+  } else {
+    out->set_params(params);
+  }
+  return {};
+}
+
 }  // namespace
 
 bool in_build() { return true; }
 
 core::Status make_step(const core::Problem& p, const Choice& choice, const mask::Layout& layout, int gpu,
                        runtime::Step* out) {
-  Sm90MaskParams params{};
+  Sm90Params params{};
   params.problem = translate(p, 1);
   params.schedule =
       make_schedule(static_cast<int>(choice.row_tiles), static_cast<int>(p.heads), static_cast<int>(p.batch),
-                    choice.blocks, choice.unequal, layout.heads > 1 && layout.batch == 1);
+                    choice.blocks * choice.tiling.teams, choice.unequal && layout.dealt_at == 0,
+                    layout.heads > 1 && layout.batch == 1);
   params.group = tile::make_divider(static_cast<int>(p.group()));
   const BoxedTensors boxes = boxes_of(p, choice.tiling);
   const runtime::Runtime& cuda = runtime::current();
@@ -90,17 +127,7 @@ core::Status make_step(const core::Problem& p, const Choice& choice, const mask:
   out->kernel = "sm90";
   out->pdl = true;
   out->function = function_for(p.dtype == TESSERA_BF16, choice);
-  if (choice.variant != Variant::general) {
-    out->set_params(static_cast<const Sm90Params&>(params));
-    out->place = place;
-  } else if (p.visibility.mask.kind == core::MaskKind::none) {
-    out->set_params(params);
-    out->place = place;
-  } else {
-    if (core::Status s = add_mask(p, choice, layout, gpu, &params); !s.ok()) return s;
-    out->set_params(params);
-    out->place = place_with_mask;
-  }
+  if (core::Status s = set_params(p, choice, layout, boxes, params, gpu, out); !s.ok()) return s;
   if (splits_keys(choice.variant)) {
     out->grid[0] = static_cast<unsigned>(choice.row_tiles);
     out->grid[1] = static_cast<unsigned>(p.heads);

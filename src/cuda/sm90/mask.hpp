@@ -42,9 +42,10 @@ struct MaskSlot {
   const char* slot;
   int warpgroup;
 
-  __device__ static int lane() { return ptx::thread_x() % 32; }
+  __device__ static unsigned thread() { return static_cast<unsigned>(ptx::thread_x()); }
+  __device__ static unsigned lane() { return thread() % 32; }
   // The thread's first row of the warpgroup's 64.
-  __device__ static int thread_row() { return ptx::thread_x() % 128 / 32 * 16 + lane() / 4; }
+  __device__ static unsigned thread_row() { return thread() % 128 / 32 * 16 + lane() / 4; }
 
   __device__ void apply(Scores<C>& s, bool finite) const {
     switch (p.problem.visibility.mask_kind) {
@@ -72,15 +73,15 @@ struct MaskSlot {
       } else {
         *reinterpret_cast<uint2*>(words) = *reinterpret_cast<const uint2*>(row);
       }
-      tile::hide_by_bits(s, r, words, 2 * (lane() % 4));
+      tile::hide_by_bits(s, r, words, static_cast<int>(2 * (lane() % 4)));
     }
   }
 
   // Additive ones lie as TMA writes them: boxes of 128 bytes of every row, chunks of 16 bytes swizzled by the
   // row's number. The chunk that column group n is in differs from that of group 0 in bits of n alone. A mask
   // that is the same for all rows has row 0 only.
-  __device__ unsigned row_address(int chunk, int offset) const {
-    const int row = p.moves[0] == 0 ? 0 : 64 * warpgroup + thread_row();
+  __device__ unsigned row_address(unsigned chunk, unsigned offset) const {
+    const unsigned row = p.moves[0] == 0 ? 0 : 64 * warpgroup + thread_row();
     return ptx::shared_address(slot) + row * 128 + ((chunk ^ row % 8) << 4) + offset;
   }
   __device__ unsigned next_row() const { return p.moves[0] == 0 ? 0 : 8 * 128; }

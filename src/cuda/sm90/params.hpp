@@ -14,14 +14,20 @@ struct Sm90Params {
   tile::Divider group;  // query heads that share K and V
 };
 
+// And where the last columns stand in strips: these of Q, K and V.
+struct StripParams : Sm90Params {
+  TensorMap strips[3];
+};
+
 // With a mask tensor.
 struct Sm90MaskParams : Sm90Params {
   TensorMap mask;     // additive; rows of 128 bytes
   int slot_bytes;     // of what a key tile's mask takes in shared memory
-  int slots;          // 1 or 2
+  int slot_bits;      // there are 1 << slot_bits slots: 1, 2 or 4
   int box_keys;       // additive: keys in 128 bytes; boolean: 0
   int moves[3];       // additive: 1, or 0 where it is the same for every row, head, batch entry
   long long copy_at;  // where in the workspace the copy is that TMA reads; 0: the tensor itself
+  int* dealt;         // how many row tiles were dealt out, then to which block each (dealt.hpp); or null
 };
 
 }  // namespace tessera::cuda::sm90

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
+#include "cuda/sm90/dealt.hpp"
 #include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/strips.hpp"
 #include "cuda/sm90/walk.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -13,16 +15,29 @@ template <Config C, bool kRotates = false>
 struct Producer {
   const Sm90Params& p;
   Shared<C>& shared;
+  int team;
   unsigned task_count = 0, key_count = 0, value_count = 0;  // row tiles made known, tiles asked for so far
 
   using Ring = tile::Ring<C.stages>;
 
+  // A tile of Q, K or V (0, 1, 2), as they stand in StripParams.
+  template <int kBlocks, int kRows>
+  __device__ void copy(char* to, const TensorMap* map, int which, int columns, tile::Barrier& full, int row,
+                       int head, int batch) const {
+    if constexpr (C.strips) {
+      copy_with_strips<kBlocks, kRows>(to, map, &static_cast<const StripParams&>(p).strips[which], columns,
+                                       full, row, head, batch);
+    } else {
+      copy_tile(to, kBlocks, kRows, map, full, row, head, batch);
+    }
+  }
+
   __device__ void load_query(const TileIndex& at) {
-#pragma unroll
+#pragma unroll(C.strips || C.mask_bytes > 0 ? 1 : C.consumers)
     for (int w = 0; w < C.consumers; ++w) {
       shared.query_empty[w].wait(task_count & 1);
-      copy_tile(shared.query[w], C.blocks(), 64, &p.query, shared.query_full[w],
-                at.row_tile * C.rows() + 64 * w, at.head, at.batch);
+      copy<C.blocks(), 64>(shared.query[w], &p.query, 0, p.problem.sizes.dim, shared.query_full[w],
+                           at.row_tile * C.rows() + 64 * w, at.head, at.batch);
     }
   }
   // Where K and V are joint, V of the tile before comes into K's slot first, and waits for room for both;
@@ -31,15 +46,15 @@ struct Producer {
     const Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
     const unsigned n = C.joint() ? key_count : value_count++, slot = Ring::slot(n);
     ring.wait_empty(n);
-    copy_tile(shared.value[slot], C.value_blocks(), C.keys, &p.value, ring.full[slot], tile * C.keys, head,
-              batch);
+    copy<C.value_blocks(), C.keys>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim,
+                                   ring.full[slot], tile * C.keys, head, batch);
   }
   __device__ void load_key(int tile, int head, int batch) {
     const unsigned slot = Ring::slot(key_count);
     if (!C.joint()) shared.key_ring().wait_empty(key_count);
     ++key_count;
-    copy_tile(shared.key[slot], C.blocks(), C.keys, &p.key, shared.key_full[slot], tile * C.keys, head,
-              batch);
+    copy<C.blocks(), C.keys>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot],
+                             tile * C.keys, head, batch);
   }
   __device__ void begin() const {
     if (C.joint()) shared.key_full[0].arrive();
@@ -49,15 +64,17 @@ struct Producer {
   }
 
   // Whoever was told of this slot before is done with it: the Q of two tasks ago has been released since.
+  __device__ unsigned task_slot() const { return task_count % kTasks; }
   __device__ void make_known(const Task& task) {
-    const unsigned slot = task_count++ % kTasks;
+    const unsigned slot = task_slot();
+    ++task_count;
     shared.task[slot] = task;
     shared.task_there[slot].arrive();
   }
 
   __device__ void run() {
     begin();
-    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+    for (Tiles tiles(p.schedule, team, C.teams); !tiles.done(); tiles.advance()) {
       const TileIndex at = tiles.index();
       const tile::Sequence sequence{p.problem, at.batch};
       const KeyTiles range = key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile);
@@ -103,16 +120,16 @@ struct MaskProducer : Producer<C> {
   }
   __device__ void load_mask(const TileIndex& at, int note) {
     if (!leads() || (note & kNoteApplied) == 0) return;
-    const int slots = more().slots, n = static_cast<int>(mask_count) & (slots - 1);
-    shared.mask_empty[n].wait((mask_count >> (slots - 1) & 1) ^ 1);
+    const unsigned n = mask_count & ((1u << more().slot_bits) - 1);
+    shared.mask_empty[n].wait((mask_count >> more().slot_bits & 1) ^ 1);
     ++mask_count;
     tile::Barrier& full = shared.mask_full[n];
     const unsigned to = ptx::shared_address(shared.mask_slot(n, more().slot_bytes));
-    full.expect(more().slot_bytes);
     const int tile = note >> kNoteTile;
     if (p.problem.visibility.mask_kind == MaskTensorKind::boolean) {
-      load_bits(at, tile, to, full);
+      load_bits(at, note, to, full);
     } else {
+      full.expect(more().slot_bytes);
 #pragma unroll 1
       for (int key = 0; key < C.keys; key += more().box_keys)
         ptx::tma_load(to + key / more().box_keys * C.rows() * 128, &more().mask, full.address(),
@@ -120,29 +137,37 @@ struct MaskProducer : Producer<C> {
                       at.head * more().moves[1], at.batch * more().moves[2]);
     }
   }
-  __device__ void load_bits(const TileIndex& at, int tile, unsigned to, const tile::Barrier& full) const {
+  // Of the consumers that apply them; others' were not written.
+  __device__ void load_bits(const TileIndex& at, int note, unsigned to, tile::Barrier& full) const {
     const MaskTiles& mask = p.problem.mask_tiles;
     constexpr int kBytes = 64 * C.keys / 8;
-    const int last_granule = (p.problem.sizes.queries - 1) / 64;
+    full.expect(__popc(note & kNoteApplied) * kBytes);
 #pragma unroll 1
     for (int w = 0; w < C.consumers; ++w) {
+      if ((note >> w & 1) == 0) continue;
       const long long granule = static_cast<long long>(mask.batch_stride) * at.batch +
                                 static_cast<long long>(mask.head_stride) * at.head +
-                                mask.row_stride * min(at.row_tile * C.consumers + w, last_granule);
-      ptx::bulk_load(to + w * kBytes,
-                     static_cast<const char*>(mask.bits) + (granule * mask.tiles + tile) * kBytes, kBytes,
-                     full.address());
+                                mask.row_stride * (at.row_tile * C.consumers + w);
+      ptx::bulk_load(
+          to + w * kBytes,
+          static_cast<const char*>(mask.bits) + (granule * mask.tiles + (note >> kNoteTile)) * kBytes, kBytes,
+          full.address());
     }
   }
 
   __device__ void run() {
+    static_assert(C.teams == 1);
     if (leads()) Base::begin();
     ptx::wait_for_dependencies();
-    for (Tiles tiles(p.schedule); !tiles.done(); tiles.advance()) {
+    for (DealtTiles tiles(more()); !tiles.done(); tiles.advance()) {
       const TileIndex at = tiles.index();
       const tile::Sequence sequence{p.problem, at.batch};
-      MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile));
-      const int count = walk.count(), kv_head = p.group.divide(at.head);
+      MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile),
+                       shared.walk_states());
+      const int kv_head = p.group.divide(at.head);
+      // The first lane counts the tasks. Nobody reads any more what the slot said of an earlier one.
+      const int task = __shfl_sync(0xffffffffu, static_cast<int>(Base::task_slot()), 0);
+      const int count = walk.count(shared.part[task]);
       int note = walk.next();
       load_key(note, kv_head, at.batch);
       if (leads()) {

@@ -14,8 +14,11 @@ __device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& q
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = 0; k < C.dim / tile::kDepth<T>; ++k) {
-    ptx::Wgmma<T, C.keys>::from_shared(s, query.at(k / 4 * 64 * 128 + k % 4 * 32),
-                                       key.at(k / 4 * C.keys * 128 + k % 4 * 32), k > 0);
+    const unsigned in_query = k / 4 * 64 * 128 + k % 4 * 32, in_key = k / 4 * C.keys * 128 + k % 4 * 32;
+    const bool in_strips = C.strips && k == C.dim / 16 - 1;
+    ptx::Wgmma<T, C.keys>::from_shared(
+        s, in_strips ? query.strips_at(in_query, 64 * 16, 128) : query.at(in_query),
+        in_strips ? key.strips_at(in_key, C.keys * 16, 128) : key.at(in_key), k > 0);
   }
   ptx::wgmma_commit();
 }
@@ -25,8 +28,19 @@ template <auto C, class T, int kFrom = 0, int kTo = C.keys, bool kAdd = true>
 __device__ inline void start_output(Output<C>& o, const Probs<C>& probs, const ptx::MatrixDescriptor& value) {
   ptx::wgmma_fence();
 #pragma unroll
-  for (int k = kFrom / 16; k < kTo / 16; ++k)
-    ptx::Wgmma<T, C.value_dim>::from_registers(o, probs[k], value.at(k * 16 * 128), kAdd || k > kFrom / 16);
+  for (int k = kFrom / 16; k < kTo / 16; ++k) {
+    const bool add = kAdd || k > kFrom / 16;
+    if constexpr (C.strips) {
+      constexpr int kFirst = C.value_dim - 16;  // columns that are not in strips
+      ptx::Wgmma<T, kFirst>::from_registers(reinterpret_cast<float(&)[kFirst / 8][4]>(o), probs[k],
+                                            value.at(k * 16 * 128), add);
+      ptx::Wgmma<T, 16>::from_registers(
+          reinterpret_cast<float(&)[2][4]>(o[kFirst / 8]), probs[k],
+          value.strips_at(C.value_blocks() * C.keys * 128 + k * 16 * 16, 128, C.keys * 16), add);
+    } else {
+      ptx::Wgmma<T, C.value_dim>::from_registers(o, probs[k], value.at(k * 16 * 128), add);
+    }
+  }
   ptx::wgmma_commit();
 }
 

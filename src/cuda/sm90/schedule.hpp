@@ -37,12 +37,14 @@ struct TileIndex {
 
 class Tiles {
  public:
-  __device__ explicit Tiles(const Schedule& schedule) : schedule_(&schedule), step_(0) {}
+  // A block with two teams counts as two.
+  __device__ explicit Tiles(const Schedule& schedule, int team = 0, int teams = 1)
+      : step_(0), schedule_(&schedule), team_(team), teams_(teams) {}
 
   __device__ bool done() const { return !in_pairs() && single() >= schedule_->singles; }
-  __device__ TileIndex index() const {
+  __device__ TileIndex index() const { return index_of(in_pairs() ? pair() : single()); }
+  __device__ TileIndex index_of(int n) const {
     const Schedule& s = *schedule_;
-    const int n = in_pairs() ? pair() : single();
     const bool listed = in_pairs() || s.sorted == 0;
     const Part& part = s.parts[listed ? 0 : 1 + (n >= s.parts[2].from) + (n >= s.parts[3].from)];
     const int quotient = part.divider.divide(n - part.from);
@@ -59,6 +61,9 @@ class Tiles {
     if (in_pairs() && step_ % 2 == 1 && 2 * index().row_tile + 1 == schedule_->row_tiles) ++step_;
   }
 
+ protected:
+  int step_;
+
  private:
   __device__ bool in_pairs() const { return step_ < 2 * schedule_->pair_rounds; }
   __device__ int pair() const { return step_ / 2 * blocks() + block(); }
@@ -67,11 +72,11 @@ class Tiles {
     const int round = step_ - 2 * schedule_->pair_rounds;
     return round * blocks() + (round % 2 == 0 ? block() : blocks() - 1 - block());
   }
-  __device__ static int block() { return static_cast<int>(blockIdx.x); }
-  __device__ static int blocks() { return static_cast<int>(gridDim.x); }
+  __device__ int block() const { return static_cast<int>(blockIdx.x + team_ * gridDim.x); }
+  __device__ int blocks() const { return static_cast<int>(gridDim.x) * teams_; }
 
   const Schedule* schedule_;
-  int step_;
+  int team_, teams_;
 };
 
 }  // namespace tessera::cuda::sm90

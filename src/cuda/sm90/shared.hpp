@@ -4,6 +4,7 @@
 
 #include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/config.hpp"
+#include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/walk.hpp"
 #include "cuda/tile/ring.hpp"
 
@@ -39,12 +40,17 @@ struct Shared {
   Task task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 
-  // Where there is a mask tensor: its ring, of which slots stand behind all this, and of the key tile in a
-  // slot what the consumers have to know (mask_walk.hpp).
-  tile::Barrier mask_full[2], mask_empty[2];
+  // Where there is a mask tensor: its ring, of which slots stand behind all this; of the key tile in a slot
+  // what the consumers have to know (mask_walk.hpp); and of a task's key tiles, counted from 0, those that
+  // each of them sees.
+  tile::Barrier mask_full[kMostMaskSlots], mask_empty[kMostMaskSlots];
   int note[C.stages];
+  KeyTiles part[kTasks][C.consumers];
 
   __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
+  __device__ WalkStates<C>& walk_states() {
+    return *reinterpret_cast<WalkStates<C>*>(mask_slot(1, C.mask_bytes));
+  }
   __device__ tile::Ring<C.stages> key_ring() { return {key_full, key_empty}; }
   __device__ tile::Ring<C.stages> value_ring() { return {value_full, value_empty}; }
 };
@@ -71,9 +77,9 @@ __device__ inline void start_barriers(Shared<C>& shared) {
   }
   for (int t = 0; t < kTasks; ++t) shared.task_there[t].init(1);
   if constexpr (C.mask_bytes > 0) {
-    for (int s = 0; s < 2; ++s) {
+    for (int s = 0; s < kMostMaskSlots; ++s) {
       shared.mask_full[s].init(1);
-      shared.mask_empty[s].init(4 * C.consumers);
+      shared.mask_empty[s].init(128 * C.consumers);
     }
   }
   ptx::barrier_init_fence();

@@ -139,7 +139,7 @@ struct SplitBlock {
     const float factor = p.problem.scoring.scale_log2;
     Probs<C> probs;
     mask(s, i, unmasked);
-    if (!continue_softmax<C, T>(probs, s, rows, tile::PlainScores::shift<true, C.keys>(rows, 0, 0), factor)) {
+    if (!continue_softmax<C, T>(probs, s, rows, factor)) {
       float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor, shrink);
       tile::scale_rows<C.thread_rows()>(o, shrink);

@@ -63,9 +63,13 @@ core::Status check_boxes(const core::Problem& p) {
 }
 
 BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) {
-  return {boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
-          boxed(p, p.kv.key, p.dim, p.kv_heads, p.keys, c.keys),
-          boxed(p, p.kv.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
+  BoxedTensors boxes{boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
+                     boxed(p, p.kv.key, p.dim, p.kv_heads, p.keys, c.keys),
+                     boxed(p, p.kv.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
+  if (!c.strips) return boxes;
+  boxes.strips = {boxes.query, boxes.key, boxes.value};
+  for (runtime::BoxedTensor& strip : boxes.strips) strip.strip = true;
+  return boxes;
 }
 
 runtime::BoxedTensor mask_box(const core::Problem& p, const mask::Layout& layout, int box_rows) {

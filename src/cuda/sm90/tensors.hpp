@@ -1,6 +1,8 @@
 // Query, key and value of a problem as TMA is told of them.
 #pragma once
 
+#include <array>
+
 #include "core/problem.hpp"
 #include "cuda/mask/plan.hpp"
 #include "cuda/runtime/tensor_map.hpp"
@@ -10,6 +12,7 @@ namespace tessera::cuda::sm90 {
 
 struct BoxedTensors {
   runtime::BoxedTensor query, key, value;
+  std::array<runtime::BoxedTensor, 3> strips{};  // of these, where the tiling has any
 
   bool operator==(const BoxedTensors&) const = default;
 };

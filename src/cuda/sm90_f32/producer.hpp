@@ -48,13 +48,12 @@ struct Producer {
                             (is_key ? block : block - C.blocks()) * 64 + index.column, there ? columns : 0);
   }
 
-  // All that this thread stored can be read; and it is known if something got lost.
-  __device__ void publish(tile::Barrier& full) {
+  // All that this thread stored can be read by tensor cores as soon as it arrives; and it is known if
+  // something got lost.
+  __device__ void publish() {
     if ((lost & 0xffff) != 0) shared.lost[(task_count - 1) % kTasks] = 1;
     lost = 0;
     ptx::fence_for_tensor_cores();
-    __syncwarp();
-    if (ptx::thread_x() % 32 == 0) full.arrive();
   }
 
   template <class Reload>
@@ -63,7 +62,10 @@ struct Producer {
     if (of_rows == 0) shared.query_empty[w].wait(task_count & 1);
     const unsigned to = ptx::shared_address(shared.query[w][0]) + of_rows * (64 * 128) + index.offset();
     store_block<C.query_part(), 64>(x, to, lost, reload);
-    if (of_rows == C.blocks() - 1) publish(shared.query_full[w]);
+    if (of_rows == C.blocks() - 1) {
+      publish();
+      shared.query_full[w].arrive();
+    }
   }
   template <class Reload>
   __device__ void store_tile(Piece& x, int block, Reload reload) {
@@ -76,7 +78,11 @@ struct Producer {
     const char* const tile = is_key ? shared.key[slot][0] : shared.value[slot][0];
     const unsigned to = ptx::shared_address(tile) + of_tile * (C.keys * 128) + index.offset();
     store_block<C.key_part(), C.keys>(x, to, lost, reload);
-    if (of_tile == C.blocks() - 1) publish(ring.full[slot]);
+    if (of_tile == C.blocks() - 1) {
+      publish();
+      __syncwarp();
+      if (ptx::thread_x() % 32 == 0) ring.full[slot].arrive();
+    }
   }
 
   // Whoever was told of this slot before is done with it: the last Q was stored, so the consumers have come

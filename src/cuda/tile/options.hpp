@@ -88,6 +88,7 @@ struct AlibiScores {
   static constexpr bool kEveryTile = false;
   static constexpr bool kMaskTensor = false;
   static constexpr bool kRotates = true;
+  using Factor = float;
   __device__ static float factor(const Params& p) { return p.units.factor; }
 
   float slope;  // times log2(e)
@@ -117,6 +118,15 @@ struct AlibiScores {
   }
 };
 
+template <bool kMask>
+struct FactorWith {
+  using Type = float;
+};
+template <>
+struct FactorWith<true> {
+  using Type = MaskedFactor;
+};
+
 // Scores that are changed one by one before they become exponents. A policy like this is all that a kernel
 // knows of it.
 template <bool kAlibi, bool kMask>
@@ -124,6 +134,7 @@ struct ChangedScores {
   static constexpr bool kEveryTile = true;
   static constexpr bool kMaskTensor = kMask;
   static constexpr bool kRotates = false;
+  using Factor = typename FactorWith<kMask>::Type;
   __device__ static float factor(const Params& p) { return p.units.factor; }
 
   float slope;  // in the scores' unit
@@ -184,15 +195,16 @@ __device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, 
   }
 }
 
-// Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first.
+// Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first;
+// masked: the mask tensor, if there is one, says something here.
 template <int kGroups>
 __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p, const OptionScores& row,
-                                  const Band& band, int key) {
+                                  const Band& band, int key, bool masked = true) {
   const int position = row.query + band.offset;
   if (row.slope != 0.0f) add_alibi(s, r, row.slope * p.units.bias, static_cast<float>(position - key));
   const long long at = key * p.visibility.mask_strides[3];
   const int left = band.keys - key;
-  switch (p.visibility.mask_kind) {
+  switch (masked ? p.visibility.mask_kind : MaskTensorKind::none) {
     case MaskTensorKind::none:
       break;
     case MaskTensorKind::boolean:

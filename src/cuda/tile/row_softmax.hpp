@@ -40,28 +40,39 @@ __device__ inline void find_largest(const float (&s)[kGroups][4], float (&larges
   }
 }
 
+// What the scores of a thread's rows are multiplied by to be exponents of 2.
+struct RowFactors {
+  float of[2];
+};
+__device__ inline float row_factors(const RowState&, float factor) { return factor; }
+__device__ inline RowFactors row_factors(const RowState& rows, MaskedFactor factor) {
+  return {{factor_of(factor, rows.row_max[0]), factor_of(factor, rows.row_max[1])}};
+}
+__device__ inline float of_row(float factor, int) { return factor; }
+__device__ inline float of_row(const RowFactors& factors, int r) { return factors.of[r]; }
+
 // The first row max: the largest score of the row's first tile.
-template <int kChains, int kRows = 2, int kGroups>
-__device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& rows, float factor) {
+template <int kChains, int kRows = 2, int kGroups, class Factor>
+__device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& rows, Factor factor) {
   float largest[2];
   find_largest<kChains>(s, largest, 0, kRows);
 #pragma unroll
   for (int r = 0; r < kRows; ++r)  // a row that sees nothing yet keeps a finite one
-    rows.row_max[r] = fmaxf(largest[r] * factor, kLowest);
+    rows.row_max[r] = fmaxf(row_max_of(factor, largest[r]), kLowest);
 }
 
-// Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. `factor` turns
-// scores into exponents of 2, and shift(r, key) is added to those of row r: minus the row max, and what else
-// a policy adds. Keys are counted from the thread's first.
-template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift>
+// Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. To the exponents of
+// row r, shift(r, key) is added: minus the row max, and what else a policy adds. Keys are counted from the
+// thread's first. Factors: float or RowFactors.
+template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift, class Factors>
 __device__ inline void exponentiate_shifted(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                                            const Shift& shift, float factor, float (&sum)[2]) {
+                                            const Shift& shift, const Factors& factors, float (&sum)[2]) {
 #pragma unroll
   for (int n = kFrom; n < (kTo == 0 ? kGroups : kTo); ++n) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], factor, shift(r, 8 * n)));
-      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], factor, shift(r, 8 * n + 1)));
+      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], of_row(factors, r), shift(r, 8 * n)));
+      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], of_row(factors, r), shift(r, 8 * n + 1)));
       sum[r] = n == kFrom ? x + y : sum[r] + (x + y);  // in pairs: half as long a chain of additions
       probs[n / 2][n % 2 * 2 + r] = pack<T>(x, y);
     }
@@ -71,11 +82,11 @@ __device__ inline void exponentiate_shifted(unsigned (&probs)[kGroups / 2][4], c
   }
 }
 
-template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups>
+template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Factor>
 __device__ inline void exponentiate(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                                    const RowState& rows, float factor, float (&sum)[2]) {
+                                    const RowState& rows, Factor factor, float (&sum)[2]) {
   exponentiate_shifted<T, kRows, kFrom, kTo>(
-      probs, s, [&](int r, int) { return -rows.row_max[r]; }, factor, sum);
+      probs, s, [&](int r, int) { return -rows.row_max[r]; }, row_factors(rows, factor), sum);
 }
 
 template <int kRows = 2>
@@ -101,8 +112,8 @@ __device__ inline float move_row_max(RowState& rows, int r, float row_max) {
 
 // Rows that have grown too far start over from the largest score of this tile. Each decides for itself, so
 // that no row's bits depend on its neighbours.
-template <int kChains, int kRows = 2, int kGroups>
-__device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, float factor,
+template <int kChains, int kRows = 2, int kGroups, class Factor>
+__device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, Factor factor,
                                   const float (&sum)[2], unsigned lane, float (&shrink)[2]) {
   float largest[2];
   find_largest<kChains>(s, largest, 0, kRows);
@@ -110,8 +121,33 @@ __device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, 
   for (int r = 0; r < kRows; ++r) {
     const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
     const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
-    shrink[r] = move_row_max(rows, r, mine ? largest[r] * factor : rows.row_max[r]);
+    shrink[r] = move_row_max(rows, r, mine ? row_max_of(factor, largest[r]) : rows.row_max[r]);
   }
+}
+// The same where exponents are shifted; `shift` is of a row max of 0.
+template <int kGroups, class Shift>
+__device__ inline void start_over_shifted(const float (&s)[kGroups][4], RowState& rows, const Shift& shift,
+                                          float factor, const float (&sum)[2], unsigned lane,
+                                          float (&shrink)[2]) {
+  float largest[2] = {kLowest, kLowest};
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      largest[i / 2] = fmaxf(largest[i / 2], fmaf(s[n][i], factor, shift(i / 2, 8 * n + i % 2)));
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float row_max = quad_max(largest[r]);
+    const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
+    const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
+    shrink[r] = move_row_max(rows, r, mine ? row_max : rows.row_max[r]);
+  }
+}
+
+// The rows have ended: their row max in the usual unit.
+__device__ inline void end_row_max(RowState& rows, MaskedFactor factor) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) rows.row_max[r] = usual_row_max(factor, rows.row_max[r]);
 }
 
 // From the sums of single threads to those of rows, in all four threads of each; the rows step by step, so

@@ -1,6 +1,6 @@
 // What may happen to a score between Q K and the softmax: scale, softcap, ALiBi, mask tensor, band. Kernels
 // have one of two policies for it. In: the dot product. Out: the score, -inf where the key is hidden; times
-// factor() it is the exponent of 2.
+// factor(), taken as a Factor (tile/softmax.hpp), it is the exponent of 2.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,6 +16,7 @@ struct PlainScores {
   static constexpr bool kEveryTile = false;
   static constexpr bool kMaskTensor = false;
   static constexpr bool kRotates = false;
+  using Factor = float;
   __device__ static float factor(const Params& p) { return p.scoring.scale_log2; }
 
   __device__ static void enter(const Params&, int, int) {}
@@ -60,6 +61,7 @@ __device__ inline float additive_mask(const Params& p, const void* mask, int key
 struct OptionScores {
   static constexpr bool kEveryTile = true;
   static constexpr bool kMaskTensor = true;
+  using Factor = MaskedFactor;
   __device__ static float factor(const Params& p) { return p.units.factor; }
 
   int query;
@@ -103,11 +105,11 @@ struct OptionScores {
   }
 };
 
-// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows, has the
-// largest such value as its lse: everything else is lost beside it.
-inline constexpr float kLowLse = -1e36f;
+// A row that sees keys, but none without an additive value so low that its exponent of 2 overflows (it was
+// taken for least_bias), has the largest such value as its lse: everything else is lost beside it.
 __device__ inline bool is_low(const Params& p, float lse) {
-  return lse < kLowLse && lse > minus_infinity() && p.visibility.mask_kind >= MaskTensorKind::additive_f32;
+  return lse < 0.5f * p.units.least_bias && lse > minus_infinity() &&
+         p.visibility.mask_kind >= MaskTensorKind::additive_f32;
 }
 // Of every step-th key from the first on.
 template <class T>

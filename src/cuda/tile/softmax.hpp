@@ -22,6 +22,39 @@ inline constexpr float kLowest = -3.402823466e38f;
 // f16: past this, the row starts over from the largest score there is now.
 inline constexpr float kMostSum = 4096.0f;
 
+// Scores times a factor are exponents of 2, and so is the row max. P is exp2(fmaf(score, factor, -row_max)):
+// that product is not rounded, but the row max is. What it is off by is the same for all scores of a row and
+// does no harm, unless it is more powers of two than P can hold. A mask tensor can bring that about: with
+// -1e9 added to every score of a row, it is 2^60. So where there may be one, a row whose row max is far out
+// has a power of two for its factor, with which nothing is rounded. That makes its row max one of another
+// unit, until the row ends, and differences of its scores up to twice as large; but neighbouring numbers are
+// 8 or more powers of two apart there.
+struct MaskedFactor {
+  float usual;
+
+  TESSERA_HOST_DEVICE float far_out() const {  // the next power of two
+    return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, usual) + 0x7fffffu) & 0xff800000u);
+  }
+  TESSERA_HOST_DEVICE float usual_part() const {  // usual / far_out(): one is divided by a power of two
+    return usual * __builtin_bit_cast(float, 0x7f000000u - __builtin_bit_cast(unsigned, far_out()));
+  }
+};
+inline constexpr float kFarOut = 0x1p27f;
+TESSERA_HOST_DEVICE bool is_far_out(float row_max) { return !(__builtin_fabsf(row_max) < kFarOut); }
+
+// What the scores of a row are multiplied by; the row max that a score makes; and that in the usual unit.
+TESSERA_HOST_DEVICE float factor_of(float factor, float) { return factor; }
+TESSERA_HOST_DEVICE float factor_of(MaskedFactor factor, float row_max) {
+  return is_far_out(row_max) ? factor.far_out() : factor.usual;
+}
+TESSERA_HOST_DEVICE float row_max_of(float factor, float largest) { return largest * factor; }
+TESSERA_HOST_DEVICE float row_max_of(MaskedFactor factor, float largest) {
+  return largest * factor_of(factor, largest * factor.usual);
+}
+TESSERA_HOST_DEVICE float usual_row_max(MaskedFactor factor, float row_max) {
+  return is_far_out(row_max) ? row_max * factor.usual_part() : row_max;
+}
+
 struct SoftmaxState {
   float row_max;
   float sum;

@@ -28,6 +28,8 @@ struct ThreadPlace {
 };
 inline ThreadPlace threadIdx, blockIdx, gridDim;
 inline void __syncwarp() {}
+inline int __shfl_sync(unsigned, int x, int) { return x; }  // a warp is one thread here
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 struct __half {
   unsigned short bits;
 };
@@ -111,6 +113,7 @@ class Machine {
   }
   std::vector<int>& masked() { return warps_[current_].masked; }
   std::vector<int>& changed() { return warps_[current_].changed; }
+  std::vector<int>& shifted() { return warps_[current_].shifted; }
   std::vector<Piece>& applied() { return warps_[current_].applied; }
   // What lies there, all of it; read at once.
   Piece piece_at(unsigned address, int bytes);
@@ -134,7 +137,7 @@ class Machine {
     std::vector<unsigned> reading;              // units, by products not yet committed
     std::vector<std::vector<unsigned>> groups;  // by those committed
     std::vector<Product> scores, outputs;       // since the last output was written
-    std::vector<int> masked, changed;
+    std::vector<int> masked, changed, shifted;
     std::vector<Piece> applied;  // of mask tensors
   };
   struct Meeting {

@@ -12,7 +12,7 @@ inline void barrier_init(unsigned barrier, int arrivals) {
 inline void barrier_init_fence() {}
 
 inline void barrier_arrive(unsigned barrier) {
-  const bool counts_threads = testing_cuda::machine->barrier(barrier).arrivals == 128;
+  const bool counts_threads = testing_cuda::machine->barrier(barrier).arrivals % 128 == 0;
   testing_cuda::machine->arrive(barrier, counts_threads ? 32 : 1);
 }
 inline void barrier_expect(unsigned barrier, unsigned bytes) {
