@@ -73,7 +73,6 @@ cudaError_t Machine::launch(const void* function, const LaunchRequest& request, 
   if (const Module* const module = kernel->indexed.module; module != nullptr)
     line = "compute_" + std::to_string(module->arch) + (module->this_arch ? "a " : " ") + kernel->entry;
   Operation operation;
-  operation.kernel = true;
   operation.run = [this, launch, line] { execute(*launch, line); };
   streams.add(stream, std::move(operation));
   return cudaSuccess;
@@ -91,7 +90,10 @@ void Machine::execute(const Launch& launch, const std::string& coverage_line) {
   }
   cover(coverage_line);
   if (reports.empty()) return;
-  for (const Report& report : reports) complain(report.text());
+  constexpr std::size_t kMostReports = 8;
+  for (std::size_t n = 0; n < reports.size() && n < kMostReports; ++n) complain(reports[n].text());
+  if (reports.size() > kMostReports)
+    complain("and " + std::to_string(reports.size() - kMostReports) + " more reports of this launch");
   failed_ = code_for(reports.front());
 }
 

@@ -28,7 +28,6 @@ struct Mark {
 
 struct Operation {
   std::function<void()> run;
-  bool kernel = false;
   std::shared_ptr<Mark> after;  // of another stream
   std::shared_ptr<void> keeps;  // what must live until it has run
 };
