@@ -144,18 +144,16 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* out, const cudaMemPoolProps* wanted
   return on_machine([&](Machine& m) {
     if (wanted->location.type != cudaMemLocationTypeDevice || wanted->location.id != 0)
       return cudaErrorInvalidValue;
-    *out = reinterpret_cast<cudaMemPool_t>(new char);  // an address of its own
-    m.pools.insert(*out);
+    auto handle = std::make_unique<char>();
+    *out = reinterpret_cast<cudaMemPool_t>(handle.get());
+    m.pools[*out] = std::move(handle);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  return on_machine([&](Machine& m) {
-    if (m.pools.erase(pool) == 0) return cudaErrorInvalidValue;
-    delete reinterpret_cast<char*>(pool);
-    return cudaSuccess;
-  });
+  return on_machine(
+      [&](Machine& m) { return m.pools.erase(pool) == 0 ? cudaErrorInvalidValue : cudaSuccess; });
 }
 
 // When a pool gives memory back to the driver is nothing that a program could see here.

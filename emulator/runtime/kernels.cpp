@@ -108,17 +108,16 @@ cudaError_t Kernels::load_library(const char* ptx, cudaLibrary_t* out) {
       return error;
     loaded_.insert(text);
   }
-  *out = reinterpret_cast<cudaLibrary_t>(new char);  // an address of its own
-  libraries_.insert(*out);
+  auto handle = std::make_unique<char>();
+  *out = reinterpret_cast<cudaLibrary_t>(handle.get());
+  libraries_[*out] = std::move(handle);
   return cudaSuccess;
 }
 
 // What was loaded stays, as its kernels' handles do: no program can tell, but from an address that it must
 // not use any more.
 cudaError_t Kernels::unload_library(cudaLibrary_t library) {
-  if (libraries_.erase(library) == 0) return cudaErrorInvalidResourceHandle;
-  delete reinterpret_cast<char*>(library);
-  return cudaSuccess;
+  return libraries_.erase(library) == 0 ? cudaErrorInvalidResourceHandle : cudaSuccess;
 }
 
 cudaError_t Kernels::kernel_of_library(cudaLibrary_t library, const char* entry, cudaKernel_t* out) {

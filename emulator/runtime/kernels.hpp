@@ -54,8 +54,8 @@ class Kernels {
   std::string index_file_;
   bool index_tried_ = false, index_read_ = false;
   PtxIndex index_;
-  std::set<std::string> loaded_;  // files, and PTX of libraries by its text
-  std::set<cudaLibrary_t> libraries_;
+  std::set<std::string> loaded_;                              // files, and PTX of libraries by its text
+  std::map<cudaLibrary_t, std::unique_ptr<char>> libraries_;  // an address of its own for each
   std::map<const void*, std::unique_ptr<Kernel>> kernels_;
 };
 

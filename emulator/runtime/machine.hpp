@@ -4,6 +4,7 @@
 #include <driver_types.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -33,7 +34,7 @@ class Machine {
   DeviceMemory memory;
   Kernels kernels;
   Streams streams;
-  std::set<cudaMemPool_t> pools;
+  std::map<cudaMemPool_t, std::unique_ptr<char>> pools;  // an address of its own for each
 
   // cudaSuccess, or why everything fails from now on.
   [[nodiscard]] cudaError_t failed() const { return failed_; }
