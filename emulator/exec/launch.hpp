@@ -72,6 +72,8 @@ class Executor {
   virtual std::vector<Report> run(const Launch& launch) = 0;
   // Entries executed so far, for coverage.
   virtual std::vector<std::string> executed() const = 0;
+  // Operations of warps executed so far.
+  virtual std::uint64_t operations() const = 0;
 };
 
 struct Settings {

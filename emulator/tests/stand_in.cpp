@@ -61,6 +61,7 @@ class StandIn final : public Executor {
     return testing::entries().at(std::string(launch.entry)).run(launch);
   }
   std::vector<std::string> executed() const override { return testing::asked().ran; }
+  std::uint64_t operations() const override { return 0; }
 
  private:
   std::string text_;
