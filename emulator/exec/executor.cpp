@@ -1,0 +1,155 @@
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "emulator/exec/block.hpp"
+#include "emulator/ptx/error.hpp"
+
+namespace emulator {
+
+std::string Report::text() const {
+  std::string out = what + "\n  kernel " + kernel;
+  if (!ptx_place.empty()) out += "\n  at " + ptx_place;
+  if (!source.empty()) out += ", from " + source;
+  out += "\n  block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " + std::to_string(block[2]) + ")";
+  if (threads.empty()) return out;
+  out += threads.size() == 1 ? ", thread " : ", threads ";
+  for (std::size_t i = 0; i < threads.size();) {  // 0-31, 40
+    std::size_t end = i;
+    while (end + 1 < threads.size() && threads[end + 1] == threads[end] + 1) ++end;
+    out += (i > 0 ? ", " : "") + std::to_string(threads[i]);
+    if (end > i) out += "-" + std::to_string(threads[end]);
+    i = end + 1;
+  }
+  return out;
+}
+
+namespace {
+
+class PtxExecutor : public Executor {
+ public:
+  PtxExecutor(const DeviceDescription& device, const Settings& settings) : device_(device), settings_(settings) {
+    if (settings_.threads <= 0) settings_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+
+  void load(std::string_view ptx, std::string_view file_name) override {
+    modules_.push_back(parse_module(ptx, file_name));
+    for (const Entry& entry : modules_.back()->entries) {
+      Loaded& loaded = entries_[entry.name];
+      loaded.module = modules_.back().get();
+      loaded.entry = &entry;
+      loaded.info.param_bytes = entry.param_bytes;
+      loaded.info.max_threads = entry.max_threads;
+      loaded.program.reset();
+    }
+  }
+
+  // Shared memory is known when the body has been read.
+  const EntryInfo* find(std::string_view name) const override {
+    const auto it = entries_.find(name);
+    if (it == entries_.end()) return nullptr;
+    need_program(it->second);
+    return &it->second.info;
+  }
+
+  GlobalMemory& memory() override { return memory_; }
+  std::vector<Report> run(const Launch& launch) override;
+  std::vector<std::string> executed() const override { return {executed_.begin(), executed_.end()}; }
+  std::uint64_t operations() const override { return steps_; }
+
+ private:
+  struct Loaded {
+    const Module* module = nullptr;
+    const Entry* entry = nullptr;
+    mutable EntryInfo info;
+    mutable std::unique_ptr<Program> program;
+  };
+  const Program& need_program(const Loaded& loaded) const {
+    if (loaded.program == nullptr) {
+      loaded.program = decode(*loaded.module, *loaded.entry, device_.arch >= 90 ? TensorCore{16, 25} : TensorCore{8, 24});
+      loaded.info.static_shared_bytes = loaded.program->static_shared_end - kSharedBase;
+    }
+    return *loaded.program;
+  }
+  std::string refuse(const Launch& launch, const Loaded& loaded, const Program& program) const;
+
+  DeviceDescription device_;
+  Settings settings_;
+  HostMemory memory_;
+  std::vector<std::unique_ptr<Module>> modules_;
+  std::map<std::string, Loaded, std::less<>> entries_;
+  std::set<std::string> executed_;
+  std::uint64_t launches_ = 0, steps_ = 0;
+};
+
+std::string PtxExecutor::refuse(const Launch& launch, const Loaded& loaded, const Program& program) const {
+  const std::uint64_t threads = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
+  if (threads == 0 || threads > static_cast<unsigned>(loaded.entry->max_threads))
+    return "a block of " + std::to_string(threads) + " threads; the entry is made for 1 to " + std::to_string(loaded.entry->max_threads);
+  if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) return "a grid without blocks";
+  if (launch.params.size() != program.param_bytes)
+    return std::to_string(launch.params.size()) + " bytes of parameters; the entry has " + std::to_string(program.param_bytes);
+  const std::size_t shared = program.static_shared_end - kSharedBase + launch.dynamic_shared_bytes;
+  if (shared > device_.shared_bytes_per_block_optin)
+    return std::to_string(shared) + " bytes of shared memory; a block of this device has " + std::to_string(device_.shared_bytes_per_block_optin);
+  return {};
+}
+
+std::vector<Report> PtxExecutor::run(const Launch& launch) {
+  Report refusal;
+  refusal.kernel = std::string(launch.entry);
+  const auto it = entries_.find(launch.entry);
+  if (it == entries_.end()) {
+    refusal.what = "no module that was loaded has this entry";
+    return {refusal};
+  }
+  try {
+    need_program(it->second);
+  } catch (const PtxError& error) {
+    refusal.what = error.what();
+    refusal.ptx_place = it->second.module->file + ":" + std::to_string(error.line);
+    return {refusal};
+  }
+  const Program& program = *it->second.program;
+  refusal.what = refuse(launch, it->second, program);
+  if (!refusal.what.empty()) return {refusal};
+  const MemorySnapshot memory = memory_.snapshot();
+  Grid grid{&program, &launch, &memory, &device_, settings_.seed + 1000003 * ++launches_};
+  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  std::atomic<std::uint64_t> next{0}, steps{0};
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::vector<Report> reports;
+  const auto work = [&] {
+    BlockRunner runner(grid);
+    while (!failed) {
+      const std::uint64_t number = next++;
+      if (number >= blocks) break;
+      std::vector<Report> found = runner.run(number);
+      if (found.empty()) continue;
+      failed = true;
+      const std::lock_guard lock(mutex);
+      reports.insert(reports.end(), found.begin(), found.end());
+    }
+    steps += runner.steps();
+  };
+  const auto helpers = std::min<std::uint64_t>(static_cast<unsigned>(settings_.threads), blocks) - 1;
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < helpers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  steps_ += steps;
+  executed_.insert(program.name);
+  return reports;
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_executor(const DeviceDescription& device, const Settings& settings) {
+  return std::make_unique<PtxExecutor>(device, settings);
+}
+
+}  // namespace emulator

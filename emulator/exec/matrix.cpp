@@ -1,0 +1,225 @@
+// ldmatrix, mma.sync and wgmma. Which lane holds which element is as the PTX manual draws it: of a 16 x 8 tile of
+// results, lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
+#include <bit>
+#include <cstring>
+
+#include "emulator/exec/handlers.hpp"
+#include "emulator/exec/lanes/table.hpp"
+
+namespace emulator {
+namespace {
+
+void need_whole_warp(const Warp& w, const char* what) {
+  if (w.mask != kAllLanes) fault(~w.mask, 0, std::string("divergent ") + what + ": lanes of the warp are elsewhere");
+}
+
+// A as four registers a lane: rows and depths in pairs.
+template <class Row>
+void collect_a(Row&& row, std::uint16_t* a) {
+  for (unsigned r = 0; r < 4; ++r) {
+    const std::uint32_t* from = row(r);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned i = lane / 4 + (r & 1) * 8, k = 2 * (lane % 4) + (r >> 1) * 8;
+      std::memcpy(a + i * 16 + k, from + lane, 4);
+    }
+  }
+}
+
+float of_half(std::uint32_t h) {
+  const std::uint32_t magnitude = h & 0x7fffu;
+  const float finite = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const std::uint32_t bits = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(finite);
+  return std::bit_cast<float>(bits | (h & 0x8000u) << 16);
+}
+std::uint32_t to_half(float x) {  // to nearest even
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  const float positive = std::bit_cast<float>(magnitude);
+  if (positive != positive) return 0x7fffu;
+  if (positive >= 65520.0f) return sign | 0x7c00u;
+  if (positive < 0x1p-14f) return sign | (std::bit_cast<std::uint32_t>(positive + 0.5f) - std::bit_cast<std::uint32_t>(0.5f));
+  return sign | (((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10));
+}
+
+// 16 bytes of shared memory that a product reads.
+const std::uint8_t* chunk_at(Warp& w, const Product& p, std::uint32_t address) {
+  SharedMemory& shared = w.block->shared;
+  if (address < kSharedBase || address + 16 > shared.end)
+    late_fault(w.index, p.op->instruction, kAllLanes, address, "out of bounds: a product reads shared address " + std::to_string(address) + "; shared memory ends at " + std::to_string(shared.end));
+  std::uint64_t low, high;
+  std::memcpy(&low, shared.state(address), 8);
+  std::memcpy(&high, shared.state(address) + 8, 8);
+  if ((low & high) != 0x0101010101010101u || low != high) {
+    const bool flying = ((low | high) & 0x0202020202020202u) != 0;
+    late_fault(w.index, p.op->instruction, kAllLanes, address,
+               flying ? "read too early: a product reads shared memory that a copy in flight writes"
+                      : "uninitialised shared memory: a product reads it");
+  }
+  return shared.at(address);
+}
+
+// A matrix in shared memory as a descriptor has it: `rows` along the product's rows or columns, 16 deep.
+// Collected as [rows][16].
+void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transposed, unsigned first, unsigned rows, std::uint16_t* out) {
+  const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
+  const auto leading = static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4;
+  const auto stride = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
+  const auto layout = static_cast<unsigned>(descriptor >> 62);
+  if ((descriptor >> 49 & 7) != 0) late_fault(w.index, p.op->instruction, kAllLanes, start, "a matrix descriptor with a base offset is not known");
+  const std::uint32_t pitch = layout == 0 ? 16 : 256u >> layout;  // 128, 64, 32 bytes of a row
+  const std::uint32_t bits = layout == 0 ? 0 : (pitch / 16 - 1) << 4;
+  const auto swizzle = [&](std::uint32_t address) { return address ^ (address >> 3 & bits); };
+  if (!transposed) {
+    for (unsigned r = first; r < first + rows; ++r) {
+      for (unsigned half = 0; half < 2; ++half) {
+        std::uint32_t address = start + r / 8 * stride + r % 8 * pitch;
+        address += layout == 0 ? half * leading : half * 16;
+        std::memcpy(out + (r - first) * 16 + half * 8, chunk_at(w, p, swizzle(address)), 16);
+      }
+    }
+    return;
+  }
+  const unsigned wide = pitch / 2;  // elements side by side
+  for (unsigned k = 0; k < 16; ++k) {
+    for (unsigned r = first; r < first + rows; r += 8) {
+      std::uint32_t address = start + k % 8 * pitch + r % wide * 2;
+      address += layout == 0 ? k / 8 * leading + r / 8 * stride : k / 8 * stride + r / wide * leading;
+      std::uint16_t eight[8];
+      std::memcpy(eight, chunk_at(w, p, swizzle(address)), 16);
+      for (unsigned i = 0; i < 8; ++i) out[(r - first + i) * 16 + k] = eight[i];
+    }
+  }
+}
+
+std::uint64_t agreed(const Warp& w, std::int32_t from) {
+  const std::uint64_t* all = w.at<std::uint64_t>(from);
+  for (unsigned i = 1; i < kLanes; ++i)
+    if (all[i] != all[0]) fault(1u << i, 0, "lanes of a warp disagree on a matrix descriptor");
+  return all[0];
+}
+
+// The results of lane l and register r, as [16][columns].
+template <class Do>
+void for_results(unsigned columns, Do&& with) {
+  for (unsigned r = 0; r < columns / 2; ++r)
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      with(r, lane, (lane / 4 + (r & 2) * 4) * columns + r / 4 * 8 + 2 * (lane % 4) + (r & 1));
+}
+
+}  // namespace
+
+void finish_first_product(Warp& w) {
+  const Product p = w.products.front();
+  w.products.pop_front();
+  const Op& op = *p.op;
+  const unsigned columns = op.y >> 8;
+  const std::int32_t* list = &w.program->lists[op.x];
+  std::uint16_t a[16 * 16], b[256 * 16];
+  float d[16 * 256];
+  if ((op.y & kFromRegisters) != 0) {
+    collect_a([&](unsigned r) { return p.a[r].data(); }, a);
+  } else {
+    collect(w, p, p.a_descriptor, (op.y & kTransposedA) != 0, w.index % 4 * 16, 16, a);
+  }
+  collect(w, p, p.b_descriptor, (op.y & kTransposedB) != 0, 0, columns, b);
+  if (p.add) {
+    for_results(columns, [&](unsigned r, unsigned lane, unsigned at) { d[at] = w.at<float>(list[r])[lane]; });
+  } else {
+    std::fill(d, d + 16 * columns, 0.0f);
+  }
+  best_lanes().multiply(a, b, d, static_cast<int>(columns), (op.y & kBfloat) != 0, w.program->tensor_core);
+  for_results(columns, [&](unsigned r, unsigned lane, unsigned at) { w.at<float>(list[r])[lane] = d[at]; });
+}
+
+void finish_products(Warp& w, std::uint32_t pending) {
+  while (!w.products.empty() && w.products.front().group + pending < w.products_committed) finish_first_product(w);
+}
+
+namespace handlers {
+
+// lists[x]: results; y: how many, and kTransposedA
+void load_matrix(Warp& w, const Op& op) {
+  need_whole_warp(w, "ldmatrix");
+  const unsigned count = op.y & 7;
+  std::uint64_t at[kLanes];
+  find_addresses(w, op.a, op.value, op.c == 1 ? kNarrowAddress : op.c == 2 ? kNoBase : 0, at);
+  const std::uint32_t used = count == 4 ? kAllLanes : (1u << 8 * count) - 1;
+  check_shared(w, used, at, 16, "ldmatrix");
+  SharedMemory& shared = w.block->shared;
+  std::uint16_t rows[8][8];
+  for (unsigned m = 0; m < count; ++m) {
+    for (unsigned i = 0; i < 8; ++i) {
+      const auto address = static_cast<std::uint32_t>(at[8 * m + i]);
+      const std::uint8_t* states = shared.state(address);
+      for (unsigned k = 0; k < 16; ++k) {
+        if (states[k] == 1) continue;
+        const bool flying = states[k] == static_cast<std::uint8_t>(ByteState::in_flight);
+        fault(1u << (8 * m + i), address, flying ? "read too early: a copy that is still in flight will write what ldmatrix loads" : "uninitialised shared memory: ldmatrix loads it");
+      }
+      std::memcpy(rows[i], shared.at(address), 16);
+    }
+    std::uint32_t* to = w.at<std::uint32_t>(w.program->lists[op.x + m]);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned i = lane / 4, k = 2 * (lane % 4);
+      to[lane] = (op.y & kTransposedA) != 0 ? rows[k][i] | std::uint32_t{rows[k + 1][i]} << 16
+                                            : rows[i][k] | std::uint32_t{rows[i][k + 1]} << 16;
+    }
+  }
+}
+
+// m16n8k16. lists[x]: D, A (4), B (2), C; y: kBfloat, kHalfResults
+void multiply(Warp& w, const Op& op) {
+  need_whole_warp(w, "mma");
+  const bool half = (op.y & kHalfResults) != 0;
+  const unsigned results = half ? 2 : 4;
+  const std::int32_t* list = &w.program->lists[op.x];
+  std::uint16_t a[16 * 16], b[8 * 16];
+  collect_a([&](unsigned r) { return w.at<std::uint32_t>(list[results + r]); }, a);
+  for (unsigned r = 0; r < 2; ++r)
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      std::memcpy(b + lane / 4 * 16 + 2 * (lane % 4) + 8 * r, w.at<std::uint32_t>(list[results + 4 + r]) + lane, 4);
+  float d[16 * 8];
+  const std::int32_t* c = list + results + 6;
+  for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
+    d[at] = half ? of_half(w.at<std::uint32_t>(c[r / 2])[lane] >> 16 * (r & 1) & 0xffffu) : w.at<float>(c[r])[lane];
+  });
+  best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, w.program->tensor_core);
+  for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
+    if (!half) {
+      w.at<float>(list[r])[lane] = d[at];
+      return;
+    }
+    std::uint32_t& pair = w.at<std::uint32_t>(list[r / 2])[lane];
+    pair = (r & 1) != 0 ? (pair & 0xffffu) | to_half(d[at]) << 16 : (pair & 0xffff0000u) | to_half(d[at]);
+  });
+}
+
+// a: descriptor of A; b: of B; c: predicate, whether D is added to; lists[x]: D, then A in registers
+void product(Warp& w, const Op& op) {
+  need_whole_warp(w, "wgmma");
+  Product p;
+  p.op = &op;
+  p.group = w.products_committed;
+  const std::uint32_t add = w.predicate(op.c);
+  if (add != 0 && add != kAllLanes) fault(add, 0, "lanes of a warp disagree on whether wgmma adds");
+  p.add = add != 0;
+  if ((op.y & kFromRegisters) != 0) {
+    const std::int32_t* from = &w.program->lists[op.x + (op.y >> 8) / 2];
+    for (unsigned r = 0; r < 4; ++r) std::memcpy(p.a[r].data(), w.at<std::uint32_t>(from[r]), sizeof p.a[r]);
+  } else {
+    p.a_descriptor = agreed(w, op.a);
+  }
+  p.b_descriptor = agreed(w, op.b);
+  w.products.push_back(p);
+}
+void product_commit(Warp& w, const Op&) {
+  need_whole_warp(w, "wgmma.commit_group");
+  ++w.products_committed;
+}
+void product_wait(Warp& w, const Op& op) {
+  need_whole_warp(w, "wgmma.wait_group");
+  finish_products(w, static_cast<std::uint32_t>(op.value));
+}
+void whole_warp(Warp& w, const Op&) { need_whole_warp(w, ".aligned instruction"); }
+
+}  // namespace handlers
+}  // namespace emulator
