@@ -5,6 +5,17 @@ set(TESSERA_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (if nvcc is found), ON or
 set(TESSERA_CUDA_CODE --generate-code=arch=compute_80,code=[sm_80,sm_89,compute_80]
     --generate-code=arch=compute_90a,code=[sm_90a]
     CACHE STRING "What nvcc generates code for; fewer builds faster")
+# The same for kernels whose source is the same for every arch: all code is assembled from the oldest PTX, where it is kept.
+if(TESSERA_CUDA_CODE MATCHES "arch=compute_80,")
+  string(REGEX MATCHALL "sm_[0-9]+[af]?" codes "${TESSERA_CUDA_CODE}")
+  if(TESSERA_CUDA_CODE MATCHES ",code=[^;]*compute_80")
+    list(APPEND codes compute_80)
+  endif()
+  list(JOIN codes "," codes)
+  set(TESSERA_CUDA_CODE_OF_ONE_PTX --generate-code=arch=compute_80,code=[${codes}])
+else()
+  set(TESSERA_CUDA_CODE_OF_ONE_PTX ${TESSERA_CUDA_CODE})
+endif()
 set(TESSERA_CUDA_HERE OFF)
 if(TESSERA_CUDA STREQUAL "OFF")
   set(reason "TESSERA_CUDA is OFF")

@@ -18,6 +18,7 @@
 #                                          programs bring themselves
 #                      cpu                 the CPU backend but its kernels, which compile side by side, a file for each
 #                      cuda                the host's part of the CUDA backend
+#                      together/*.cu       kernels of a folder (src/cuda/CMakeLists.txt): CUDA's headers, 3 s in every file
 #   tessera_cases      all                 fmt and each other's headers
 #   tessera_files      all                 nlohmann's JSON, 3 s in every file
 #   tessera_cli_base   options, base       what the verb demo needs; options: CLI11 (8 s in every file) and JSON

@@ -103,9 +103,15 @@ def time_on_gpu(runnable: dict, torch) -> None:
     """Three rounds in turn per contender; each keeps its median round, so that clocks drift over all alike."""
     graphs, singles = {}, {}
     for _ in range(3):
-        for name, (peer, row) in runnable.items():
+        for name, (peer, row) in list(runnable.items()):
             synchronize = peer.synchronize or torch.cuda.synchronize
-            singles.setdefault(name, []).extend(measure.single_samples(peer.call, synchronize, 70, 1.0))
+            try:
+                singles.setdefault(name, []).extend(measure.single_samples(peer.call, synchronize, 70, 1.0))
+            except RuntimeError as error:  # it ran once, but not beside the others: out of memory, mostly
+                row["detail"] = f"not timed: {str(error).splitlines()[0]}"
+                del runnable[name]
+                graphs.pop(name, None)
+                continue
             if not peer.capturable:
                 continue
             try:

@@ -11,6 +11,8 @@ import pytest
 
 # Two frameworks in one process, and tests that watch memory: no preallocation, and CPU unless asked.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# XLA compiles hundreds of programs here and runs each once: what it makes need not be fast.
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 " + os.environ.get("XLA_FLAGS", "")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 

@@ -104,7 +104,7 @@ def _rounding_step(values, dtype):
 
 
 def check(output, q, k, v, *, lse=None, where="", **options):
-    """Fails unless output (and lse) lie within the derived bound of the oracle."""
+    """Fails unless output (and lse) lie within the derived bound of the oracle; returns the oracle's output."""
     truth, true_lse, moved, moved_lse = _evaluate(q, k, v, np.float64, **options)
     yardstick, yardstick_lse = plain(q, k, v, **options)
     assert output.shape == truth.shape, (output.shape, truth.shape)
@@ -113,6 +113,7 @@ def check(output, q, k, v, *, lse=None, where="", **options):
     if lse is not None:
         assert lse.dtype == np.float32
         _within(lse, true_lse, yardstick_lse, moved_lse, np.float32, f"lse {where}")
+    return truth
 
 
 def _within(got, truth, yardstick, moved, dtype, what):

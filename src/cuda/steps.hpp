@@ -15,7 +15,6 @@ namespace tessera::cuda {
 class Steps final : public core::Prepared {
  public:
   runtime::Step& add() { return steps_.emplace_back(); }
-  runtime::Step& last() { return steps_.back(); }
   // Memory of the stream's own where the caller gives none.
   void use_workspace(std::int64_t bytes) {
     workspace_bytes = bytes;

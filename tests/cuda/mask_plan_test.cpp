@@ -31,9 +31,9 @@ TEST(MaskLayout, WhatIsTheSameForAllIsLookedAtOnce) {
     EXPECT_EQ(l.heads, row.heads) << row.shape;
     EXPECT_EQ(l.rows, row.rows) << row.shape;
     EXPECT_EQ(l.row_granules, row.row_granules) << row.shape;
-    EXPECT_EQ(l.tiles, 5) << row.shape;
+    EXPECT_EQ(l.tiles, 8) << row.shape;  // 5, but four are read at once
     // A byte for every granule, then 64 rows of 8 bytes for each, both from a multiple of 256 on.
-    const std::int64_t granules = row.batch * row.heads * row.row_granules * 5;
+    const std::int64_t granules = row.batch * row.heads * row.row_granules * 8;
     EXPECT_EQ(l.bits_at, (granules + 255) / 256 * 256) << row.shape;
     EXPECT_EQ(l.bytes - l.bits_at, granules * 64 * 8) << row.shape;
     EXPECT_EQ(l.copy_row, 0) << row.shape;
@@ -74,7 +74,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
   core::Plan plan;
   ASSERT_TRUE(core::plan(p, device, &plan).ok());
   const std::int64_t needed = plan.prepared->workspace_bytes;
-  EXPECT_EQ(needed, layout_of(p, true).bytes);
+  const Layout layout = layout_of(p, true, 2 * 8);  // row tiles of 256 rows, 2 a head
+  EXPECT_EQ(needed, layout.bytes);
 
   alignas(256) static char given[256];
   for (char* const workspace : {static_cast<char*>(nullptr), given}) {
@@ -86,7 +87,8 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     std::memcpy(&pass, pretend.launched()[before].params.data(), sizeof pass);
     const char* const base = workspace == nullptr ? testing_cuda::Pretend::kOwnMemory : workspace;
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
-    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout_of(p, true).bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout.bits_at);
+    EXPECT_EQ(static_cast<const void*>(pass.dealt), base + layout.dealt_at);
     EXPECT_EQ(pass.whole_chunks, 1);
     // 8 heads of 512 rows in granules of 64, one stretch of 1024 keys.
     EXPECT_EQ(pretend.launched()[before].grid[0], 64U);

@@ -41,6 +41,21 @@ def compile_with(folder, said, code=0):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+def compile_to_ptx(folder, archs):
+    """The same with a compiler that leaves PTX for these archs where --keep-dir says, and other files."""
+    compiler = pathlib.Path(folder) / "nvcc"
+    lines = ["import pathlib, sys", "keep = pathlib.Path(sys.argv[sys.argv.index('--keep-dir') + 1])",
+             "assert '--keep' in sys.argv", "(keep / 'x.fatbin').write_text('code')"]
+    for arch in archs:
+        text = f"// .entry no\\n.version 8.8\\n.target sm_{arch}\\n.visible .entry _ZN6ladder6scalarIfEEvi(\\n)\\n{{}}\\n.entry late(){{}}\\n"
+        lines.append(f"(keep / 'x.compute_{arch}.ptx').write_text('{text}')")
+    lines += [f"sys.stderr.write({CLEAN!r})", f"pathlib.Path('{folder}/x.cu.o').touch()"]
+    compiler.write_text(f"#!{sys.executable}\n" + "\n".join(lines) + "\n")
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    command = [sys.executable, SCRIPT, "run", compiler, "-x", "cu", "-c", "x.cu", "-o", f"{folder}/x.cu.o"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
 class Parsing(unittest.TestCase):
     def test_every_kernel_and_arch(self):
         first, second = report.kernels_in(CLEAN)
@@ -98,6 +113,19 @@ class Running(unittest.TestCase):
         self.assertEqual(len(json.loads(output.read_text())["files"]), 1)
         os.remove(self.path / "x.cu.o.report.json")
         self.assertIn("x.cu.o", subprocess.run(merge, capture_output=True, text=True).stderr)
+
+    def test_ptx_is_kept_beside_the_object_and_listed(self):
+        self.assertEqual(compile_to_ptx(self.path, ("70",)).returncode, 0)
+        self.assertEqual(compile_to_ptx(self.path, ("80", "90a")).returncode, 0)
+        kept = sorted(each.name for each in self.path.glob("*.ptx"))
+        self.assertEqual(kept, ["x.cu.o.compute_80.ptx", "x.cu.o.compute_90a.ptx"], "none of an earlier compilation")
+        index = self.path / "ptx.index"
+        listing = [sys.executable, SCRIPT, "ptx", index, self.path / "x.cu.o", self.path / "host.cpp.o"]
+        self.assertEqual(subprocess.run(listing).returncode, 0)
+        lines = index.read_text().splitlines()[1:]
+        made = "entry _ZN6ladder6scalarIfEEvi sm_80:40:0 sm_90a:255:64"
+        self.assertEqual(lines, [f"module compute_80 {self.path}/x.cu.o.compute_80.ptx", made, "entry late",
+                                 f"module compute_90a {self.path}/x.cu.o.compute_90a.ptx", made, "entry late"])
 
     def test_times_fail_over_the_limit(self):
         output = self.path / "resources.json"

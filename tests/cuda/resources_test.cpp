@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "cuda/sm90/configs.hpp"
+
 namespace tessera::cuda_tests {
 namespace {
 
@@ -121,9 +123,16 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   look.name = "the pass over a mask tensor";
   look.device = TESSERA_CUDA;
   look.symbol = "mask::look(";
-  look.budget = {64, 1024, 0};
+  look.budget = {96, 8 * 1024 + 64, 0};
   rows.push_back(look);
   for (const std::string& sentence : check_resources(functions, rows)) ADD_FAILURE() << sentence;
+  // What sm90 may spill is for its variant with mask tensors alone.
+  const std::string general = fmt::format("Variant){}>", static_cast<int>(cuda::sm90::Variant::general));
+  for (const Function& f : functions) {
+    if (f.name.find("sm90::attend<") == std::string::npos || f.name.find(general) != std::string::npos)
+      continue;
+    EXPECT_EQ(f.spill_bytes + f.stack_bytes, 0) << f.name;
+  }
 }
 
 // What the ladder was asked to stay within, so that every rung fits the smallest GPU it is built for.

@@ -76,8 +76,9 @@ struct Policy {
     machine->look_at_scores(key / kKeys * kKeys);
     machine->changed().push_back(key / kKeys);
   }
-  template <bool kBefore, int, class Rows>
+  template <bool, int, class Rows>
   static int shift(const Rows&, int, int key) {
+    machine->look_at_scores(key / kKeys * kKeys);
     machine->shifted().push_back(key / kKeys);
     return 0;
   }
@@ -229,11 +230,11 @@ class Kernel {
   }
 
   // The policy's part is in the exponents' shift; or in the scores, always of those that are masked, and then
-  // not in the shift. Where something has grown, scores are changed behind a shift.
+  // not in the shift. Where something has grown, exponents are shifted once more.
   static bool once_changed(int tile, bool masked) {
     const auto changed = std::ranges::count(machine->changed(), tile),
                shifted = std::ranges::count(machine->shifted(), tile);
-    return masked ? changed == 1 && shifted == 0 : changed <= 1 && shifted <= 1 && changed + shifted > 0;
+    return masked ? changed == 1 && shifted == 0 : changed == 1 ? shifted == 0 : shifted == 1 || shifted == 2;
   }
 
   std::string check_tiles(const TileIndex& at, int first_row, const std::set<int>& visited) const {

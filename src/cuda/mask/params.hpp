@@ -7,7 +7,8 @@ namespace tessera::cuda::mask {
 
 inline constexpr int kGranuleRows = 64;
 inline constexpr int kGranuleKeys = 64;
-inline constexpr int kBlockKeys = 1024;  // that a block of the pass looks at
+inline constexpr int kTilesTogether = 4;  // the states of so many granules of a row are read at once
+inline constexpr int kBlockKeys = 1024;   // that a block of the pass looks at
 inline constexpr int kThreads = 256;
 
 struct PassParams {
@@ -18,7 +19,7 @@ struct PassParams {
   int rows, keys;    // the same for rows
   int row_granules;  // of a head
   int chunks;        // of kBlockKeys keys
-  int tiles;         // granules of a row
+  int tiles;         // granules of a row, a multiple of kTilesTogether
   int whole_chunks;  // rows are of 16 bytes: read by so many at a time
   float least_bias;  // ScoreUnits'
   unsigned char* states;

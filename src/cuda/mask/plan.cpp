@@ -52,7 +52,7 @@ Layout layout_of(const core::Problem& p, bool contents, std::int64_t row_tiles) 
   l.heads = mask.strides[1] == 0 ? 1 : p.heads;
   l.rows = mask.strides[2] == 0 ? 1 : p.queries;
   l.row_granules = divide_up(l.rows, kGranuleRows);
-  l.tiles = std::max<std::int64_t>(divide_up(p.keys, kGranuleKeys), 1);
+  l.tiles = divide_up(std::max<std::int64_t>(p.keys, 1), kTilesTogether * kGranuleKeys) * kTilesTogether;
   const std::int64_t granules = l.granule_rows() * l.tiles;
   l.bytes = aligned(granules);
   if (row_tiles > 0) {

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "cuda/estimate.hpp"
-#include "cuda/mask/params.hpp"
-#include "cuda/mask/plan.hpp"
 #include "cuda/sm80/dispatch.hpp"
 #include "cuda/steps.hpp"
 #include "cuda/translate.hpp"
@@ -38,9 +36,8 @@ std::string_view name_of(Variant variant) {
 // Blocks that share the value columns of a row tile.
 int parts_of(const core::Sizes& p) { return p.value_dim > kLargest.value_dim ? kMostParts : 1; }
 
-// pack: query heads whose rows share a block.
-std::int64_t row_blocks(const core::Problem& p, const Config& c, std::int64_t pack) {
-  return divide_up(p.queries * pack, c.rows()) * parts_of(p);
+std::int64_t row_blocks(const core::Problem& p, const Config& c) {
+  return divide_up(p.queries * p.group(), c.rows()) * parts_of(p);
 }
 
 Config config_of(const core::Problem& p, int code_arch, Variant variant) {
@@ -62,64 +59,35 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {estimate_us(p, gpu_of(device).arch, gpu_of(device).sms), ""};
 }
 
-std::string words(const core::Sizes& p, const Config& c, Variant variant, std::int64_t pack) {
+std::string words(const core::Sizes& p, const Config& c, Variant variant) {
   return fmt::format("{} variant: blocks of {} rows, {} keys at a time{}{}{}{}", name_of(variant), c.rows(),
                      c.tile_keys(), p.value_dim > c.value_dim ? ", half of the value columns" : "",
                      c.key_splits > 1 ? fmt::format(" shared by {} groups of warps", c.key_splits) : "",
-                     pack > 1 ? fmt::format(", {} heads share their K and V", pack) : "",
+                     p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
                      padding_words(p, c.dim, c.value_dim * parts_of(p)));
-}
-
-// A mask tensor is looked at beforehand where there are rows enough to make up for it.
-bool looks_at_mask(const core::Problem& p) {
-  constexpr std::int64_t kFewestQueries = 64;
-  return p.visibility.mask.kind != core::MaskKind::none && p.queries >= kFewestQueries;
-}
-// Query heads whose rows share a block: those of a K/V head, unless each has a mask of its own.
-std::int64_t pack_of(const core::Problem& p) {
-  return looks_at_mask(p) && p.visibility.mask.strides[1] != 0 ? 1 : p.group();
-}
-
-core::Status place_with_mask(void* params, const core::Addresses& at, void* workspace) {
-  auto& p = *static_cast<Params*>(params);
-  place(&p, at);
-  mask::place(&p.mask_tiles, workspace);
-  return {};
 }
 
 core::Status prepare(const core::Problem& p, const core::Device& device,
                      std::shared_ptr<const core::Prepared>* out) {
   const runtime::Gpu& gpu = gpu_of(device);
   const Variant variant = variant_for(p, gpu.arch, gpu.sms);
-  const void* const function = function_for(p, variant);
-  int arch = 0;
-  if (core::Status s = runtime::current().code_arch(function, gpu.index, &arch); !s.ok()) return s;
-  const std::int64_t pack = pack_of(p);
   auto made = std::make_shared<Steps>();
-  if (looks_at_mask(p)) {
-    const mask::Layout layout = mask::layout_of(p, false);
-    if (core::Status s = mask::make_pass(p, layout, pdl(arch), &made->add()); !s.ok()) return s;
-    made->use_workspace(layout.bytes);
-    Params params = translate(p, static_cast<int>(pack));
-    params.mask_tiles = mask::tiles_of(layout);
-    made->add().set_params(params);
-    made->last().place = place_with_mask;
-  } else {
-    set_params(&made->add(), p, static_cast<int>(pack));
-  }
-  runtime::Step& step = made->last();
+  runtime::Step& step = made->add();
   step.kernel = "sm80";
-  step.function = function;
+  set_params(&step, p, static_cast<int>(p.group()));
+  step.function = function_for(p, variant);
+  int arch = 0;
+  if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
   const Config c = config_of(p, arch, variant);
   step.pdl = pdl(arch);
-  step.grid[0] = static_cast<unsigned>(row_blocks(p, c, pack));
-  step.grid[1] = static_cast<unsigned>(p.heads / pack);
+  step.grid[0] = static_cast<unsigned>(row_blocks(p, c));
+  step.grid[1] = static_cast<unsigned>(p.kv_heads);
   step.grid[2] = static_cast<unsigned>(p.batch);
   step.threads = static_cast<unsigned>(c.threads());
   step.shared_bytes = static_cast<unsigned>(c.shared_bytes());
   *out = made;
-  return made->finish(gpu.index, row_blocks(p, c, pack) * (p.heads / pack) * p.batch,
-                      [sizes = core::Sizes(p), c, variant, pack] { return words(sizes, c, variant, pack); });
+  return made->finish(gpu.index, row_blocks(p, c) * p.kv_heads * p.batch,
+                      [sizes = core::Sizes(p), c, variant] { return words(sizes, c, variant); });
 }
 
 }  // namespace
@@ -138,14 +106,14 @@ Variant variant_for(const core::Problem& p, int arch, int sms) {
     return Variant::general;
   if (!has_small(padded_dims(p).dim)) return Variant::plain;
   const Config plain = config_of(p, code_arch_of(arch), Variant::plain);
-  return row_blocks(p, plain, p.group()) * p.kv_heads * p.batch < sms ? Variant::small : Variant::plain;
+  return row_blocks(p, plain) * p.kv_heads * p.batch < sms ? Variant::small : Variant::plain;
 }
 
 double estimate_us(const core::Problem& p, int arch, int sms) {
   const Variant variant = variant_for(p, arch, sms);
   const Config c = config_of(p, code_arch_of(arch), variant);
   const double share = share_of(p, c.rows() / p.group());
-  const double tiles = std::max(rounds(row_blocks(p, c, p.group()) * p.kv_heads * p.batch, sms) * share, 1.0);
+  const double tiles = std::max(rounds(row_blocks(p, c) * p.kv_heads * p.batch, sms) * share, 1.0);
   const double row = c.rows() * row_us(p);
   if (in_parts(c.dim)) {  // each part computes all scores, of the padded dim
     const double work = static_cast<double>(c.dim + c.value_dim) / static_cast<double>(p.dim + p.value_dim);

@@ -13,7 +13,6 @@
 
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm80/epilogue.hpp"
-#include "cuda/sm80/mask_tiles.hpp"
 #include "cuda/sm80/visible.hpp"
 #include "cuda/tile/score.hpp"
 
@@ -56,11 +55,6 @@ struct Block {
   int first_row, first_column;  // of the block
   int length;                   // keys from the first tile's start to the last one seen
   typename Policy::Factor factor;
-  // With a mask tensor:
-  static constexpr bool kMask = Policy::kMaskTensor;
-  static_assert(!kMask || C.stages == 2);
-  MaskRows mask_rows;
-  TileList<C, kMask> list;
 
   __device__ Block(const Params& params, const tile::BlockView<T>& block_view, const tile::KeyRange& range,
                    int row, int column, unsigned memory)
@@ -73,46 +67,31 @@ struct Block {
         first_row(row),
         first_column(column),
         length(range.end - first_tile_key<C>(range)),
-        factor{Policy::factor(p)},
-        mask_rows(p, view, view.query_of(row), view.query_of(min(row + C.rows(), view.rows) - 1)) {}
+        factor{Policy::factor(p)} {}
 
   __device__ void start_query() const {
     load_rows<T, C.dim, C.rows(), C.threads(), kRows>(
         shared, p.sizes.dim, first_row, view.rows,
         [&](int row) { return tile::query_row(p, view, view.index(row)); });
   }
-  // The i-th tile that is visited, which is tile t.
-  __device__ void start_key(int i, int t) {
+  __device__ void start_key(int t) {
     const int end = length - t * C.tile_keys();
-    if (end <= 0) return;
-    const unsigned to = shared + C.query_bytes() + i % C.stages * C.key_bytes();
-    if constexpr (kMask) {
-      keys.load_at(t, to, p.sizes.dim, p.kv.key.strides.row, end);
-    } else {
-      keys.load_next(to, p.sizes.dim, p.kv.key.strides.row, end);
-    }
+    if (end > 0)
+      keys.load_next(shared + C.query_bytes() + t % C.stages * C.key_bytes(), p.sizes.dim,
+                     p.kv.key.strides.row, end);
   }
-  __device__ void start_value(int i, int t) {
-    const int end = length - t * C.tile_keys(), dim = p.sizes.value_dim - first_column;
-    if (end <= 0) return;
-    const unsigned to = shared + C.query_bytes() + C.stages * C.key_bytes() + i % C.stages * C.value_bytes();
-    if constexpr (kMask) {
-      values.load_at(t, to, dim, p.kv.value.strides.row, end);
-    } else {
-      values.load_next(to, dim, p.kv.value.strides.row, end);
-    }
+  __device__ void start_value(int t) {
+    const int end = length - t * C.tile_keys();
+    if (end > 0)
+      values.load_next(shared + C.query_bytes() + C.stages * C.key_bytes() + t % C.stages * C.value_bytes(),
+                       p.sizes.value_dim - first_column, p.kv.value.strides.row, end);
   }
-  // Which tile is visited so many after the i-th.
-  __device__ int tile_at(int i, int ahead) const { return kMask ? list[ahead] : i + ahead; }
-  __device__ int first_key() const { return ptx::load_shared_8(shared + C.first_key_offset()).x; }
   __device__ static bool needs_mask(int t, int2 unmasked) {
     return Policy::kEveryTile || partly_visible(t, unmasked);
   }
 
   __device__ void mask(Scores<C>& s, int t) const {
-    const bool masked = !kMask || p.mask_tiles.states == nullptr ||
-                        mask_rows.at(first_key() + t * C.tile_keys()) != tile::MaskState::open;
-    mask_scores<C, Policy>(s, p, view, shared, first_row, t, masked);
+    mask_scores<C, Policy>(s, p, view, shared, first_row, t);
   }
 
   // Tile i: see the top. kLast: there is no next tile. kMaskNext: the next one needs masking.
@@ -121,8 +100,8 @@ struct Block {
     ptx::wait_copies<C.stages - 2>();
     __syncthreads();
     if constexpr (!kLast) {
-      start_key(i + C.stages, tile_at(i, C.stages));
-      start_value(i + C.stages - 1, tile_at(i, C.stages - 1));
+      start_key(i + C.stages);
+      start_value(i + C.stages - 1);
     }
     ptx::commit_copies();
     if (grew) rescale<C>(rows, o, factor);
@@ -134,7 +113,7 @@ struct Block {
       Scores<C> next;
       multiply_query_key<C, T>(next, q, lanes.query, lanes.key_of(i + 1));
       take_probs<C, T>(probs, s, rows, o, factor);
-      if constexpr (kMaskNext) mask(next, tile_at(i, 1));
+      if constexpr (kMaskNext) mask(next, i + 1);
       grew = look_at<C>(next, rows, factor);
       multiply_probs_value<C, T>(o, probs, lanes.value_of(i));
 #pragma unroll
@@ -147,23 +126,19 @@ struct Block {
       take_probs<C, T>(probs, s, rows, o, factor);
       multiply_probs_value<C, T>(o, probs, lanes.value_of(i));
       multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(i + 1));
-      if constexpr (kMaskNext) mask(s, tile_at(i, 1));
+      if constexpr (kMaskNext) mask(s, i + 1);
       grew = look_at<C>(s, rows, factor);
     }
   }
 
   __device__ void attend(const tile::KeyRange& range, RowState<C>& rows, Output<C>& o) {
-    if constexpr (kMask) {
-      list.start(mask_rows, first_tile_key<C>(range), length);
-      if (list[0] * C.tile_keys() >= length) return start_rows<C>(rows, o);
-    }
     start_query();
-    start_key(0, tile_at(0, 0));
+    start_key(0);
     ptx::commit_copies();
 #pragma unroll
     for (int i = 0; i < C.stages - 1; ++i) {
-      start_key(i + 1, tile_at(0, i + 1));
-      start_value(i, tile_at(0, i));
+      start_key(i + 1);
+      start_value(i);
       ptx::commit_copies();
     }
     write_visible<C>(shared, view, range, first_row);
@@ -181,16 +156,15 @@ struct Block {
     multiply_query_key<C, T>(s, q, lanes.query, lanes.key_of(0));
     start_rows<C>(rows, o);  // not before: the copies above need registers too
     const int2 unmasked = ptx::load_shared_8(shared + C.unmasked_offset());
-    if (needs_mask(0, unmasked)) mask(s, tile_at(0, 0));
+    if (needs_mask(0, unmasked)) mask(s, 0);
     bool grew = look_at_first<C>(s, rows, factor);
     int i = 0;
-    for (; tile_at(i, 1) * C.tile_keys() < length; ++i) {
+    for (; (i + 1) * C.tile_keys() < length; ++i) {
       if (needs_mask(i + 1, unmasked)) {
         step<false, true>(i, s, rows, o, q, grew);
       } else {
         step<false, false>(i, s, rows, o, q, grew);
       }
-      if constexpr (kMask) list.advance(mask_rows, first_key(), length);
     }
     step<true, false>(i, s, rows, o, q, grew);
   }

@@ -71,12 +71,6 @@ struct TileWalk {
     from = rows + (first + thread / kChunks) * stride + thread % kChunks * 8;
   }
 
-  // Tile t, where tiles are left out.
-  __device__ void load_at(int t, unsigned to, int dim, long long stride, int end) const {
-    TileWalk there = *this;
-    there.from += static_cast<long long>(t) * kRows * stride;
-    there.load_next(to, dim, stride, end);
-  }
   // `end`: rows from the tile's first to the end of the sequence.
   __device__ void load_next(unsigned to, int dim, long long stride, int end) {
     // A thread's row and chunk, kept in registers where there are some to spare, else worked out every time.

@@ -56,10 +56,10 @@ __device__ inline void hide_scores(Scores<C>& s, unsigned shared, int t) {
   }
 }
 
-// For any policy; masked: as for tile::change_row.
+// For any policy.
 template <Config C, class Policy, class T>
 __device__ inline void mask_scores(Scores<C>& s, const Params& p, const tile::BlockView<T>& view,
-                                   unsigned shared, int first_row, int t, bool masked = true) {
+                                   unsigned shared, int first_row, int t) {
   if constexpr (Policy::kEveryTile) {
     const int thread = ptx::thread_x(), key0 = first_key_of<C>(shared, thread, t);
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ inline void mask_scores(Scores<C>& s, const Params& p, const tile::Bl
 #pragma unroll
     for (int r = 0; r < 2 * C.row_tiles; ++r) {
       const tile::RowIndex at = view.index(min(first_row + row_of<C>(thread, r), view.rows - 1));
-      tile::change_row(s[r / 2], r % 2, p, Policy(p, view, at), view.band, key0, masked);
+      tile::change_row(s[r / 2], r % 2, p, Policy(p, view, at), view.band, key0);
     }
   } else {
     hide_scores<C, Policy>(s, shared, t);

@@ -40,13 +40,20 @@ struct Config {
   // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
   // for those who compile for the host alone.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return teams * (consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024) + mask_bytes;
+    return teams * (consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024) + mask_bytes +
+           walk_bytes();
   }
+  TESSERA_CONSTEXPR int walk_bytes() const { return mask_bytes > 0 ? consumers * 128 : 0; }  // mask_walk.hpp
   // The register file holds 64 K registers; a block is alone on its SM.
-  TESSERA_CONSTEXPR int producer_registers() const { return warpgroups() == 2 ? 40 : 32; }
-  TESSERA_CONSTEXPR int consumer_registers() const {
-    return warpgroups() == 4 ? 112 : warpgroups() == 3 ? 160 : 232;
+  // A producer that asks a mask tensor has more to remember.
+  TESSERA_CONSTEXPR int producer_registers() const {
+    if (more_for_producer()) return 56;
+    return warpgroups() == 2 ? 40 : 32;
   }
+  TESSERA_CONSTEXPR int consumer_registers() const {
+    return (warpgroups() == 4 ? 112 : warpgroups() == 3 ? 160 : 232) - (more_for_producer() ? 8 : 0);
+  }
+  TESSERA_CONSTEXPR bool more_for_producer() const { return mask_bytes > 0 && warpgroups() < 4; }
 };
 
 // Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.

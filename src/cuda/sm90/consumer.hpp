@@ -111,15 +111,19 @@ struct Consumer {
   }
   __device__ void apply_mask(Scores<C>& s) {
     take_mask([&](const MaskSlot<C>& slot) {
-      if ((note >> warpgroup & 1) != 0) slot.apply(s, (note >> (kNoteFinite + warpgroup) & 1) != 0);
+      const int own = own_note();
+      if ((own & 1) != 0) slot.apply(s, (own >> kNoteFinite & 1) != 0);
     });
   }
   // A key tile of which the warpgroup needs no mask; others may.
   __device__ void leave_mask() {
     if ((note & kNoteApplied) != 0) take_mask([](const MaskSlot<C>&) {});
   }
+  // What it says of the warpgroup itself. Which that is, is asked again: one more uniform register in use,
+  // and the descriptors of a product's steps have to share one, so that each step waits for the one before.
+  __device__ int own_note() const { return note >> (kFarOutside ? ptx::thread_x() / 128 : warpgroup); }
   // The mask tensor hides the whole tile from the warpgroup's rows, though not from others'.
-  __device__ bool all_hidden() const { return (note >> (kNoteHidden + warpgroup) & 1) != 0; }
+  __device__ bool all_hidden() const { return (own_note() >> kNoteHidden & 1) != 0; }
   // Before the slot is released, and before the product, at which the warp's threads meet.
   __device__ void read_note() {
     if constexpr (Policy::kMaskTensor) note = shared.note[Ring::slot(key_count)];
@@ -187,7 +191,31 @@ struct Consumer {
   template <bool kBefore>
   __device__ bool go_on_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) const {
     const auto shift = policy.template shift<kBefore, C.keys>(rows, position(), thread_key(tile));
+    if constexpr (kFarOutside)
+      return continue_softmax<C, T>(probs, s, rows, shift, Policy::factor(p.problem));
     return continue_softmax<C, T>(probs, s, rows, shift, factor());
+  }
+  // When that said that something has grown. Scores stay what they are: so do the bits of rows that have not.
+  __device__ void start_over(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                             float (&shrink)[2]) const {
+    if constexpr (Policy::kRotates) {
+      tile = key_tile(tile);
+      if (before(tile)) {
+        start_over_with<true>(tile, probs, s, rows, shrink);
+      } else {
+        start_over_with<false>(tile, probs, s, rows, shrink);
+      }
+    } else {
+      grown_softmax<C, T>(probs, s, rows, factor(), shrink);
+    }
+  }
+  template <bool kBefore>
+  __device__ void start_over_with(int tile, Probs<C>& probs, Scores<C>& s, RowState& rows,
+                                  float (&shrink)[2]) const {
+    const auto shift_of = [&](const RowState& of) {
+      return policy.template shift<kBefore, C.keys>(of, position(), thread_key(tile));
+    };
+    grown_softmax_shifted<C, T>(probs, s, rows, shift_of, factor(), shrink);
   }
 
   // Key tiles that none of the warpgroup's rows sees.
@@ -229,8 +257,7 @@ struct Consumer {
   __device__ void soften(Carried& c, int tile, Probs<C>& probs, Scores<C>& s, RowState& rows) {
     if constexpr (Policy::kEveryTile) change(s, tile);
     c.grew = !go_on(tile, probs, s, rows);
-    if (c.grew && Policy::kRotates) policy.apply(s, p.problem, position(), thread_key(key_tile(tile)));
-    if (c.grew) grown_softmax<C, T>(probs, s, rows, factor(), c.shrink);
+    if (c.grew) start_over(tile, probs, s, rows, c.shrink);
   }
 
   __device__ void attend_overlapped(const KeyTiles& range, RowState& rows, Output<C>& o) {
@@ -296,13 +323,20 @@ struct Consumer {
       for (int i = 0; i < 4; ++i) probs[k][i] = 0;
   }
 
+  // Rows that a mask tensor pushes far out have a factor of their own. To ask for it in the loop over key
+  // tiles takes uniform registers, of which long products have none to spare (docs/negatives.md); to leave
+  // the loop takes others.
+  static constexpr bool kFarOutside = Policy::kMaskTensor && C.dim > 64;
+
   // A warpgroup's softmax runs under the other warpgroups' products. One set of P is enough, and there is
-  // one place where products are issued: what has grown can be mended outside the loop as well.
+  // one place where products are issued: what has grown can be mended outside the loop as well, and so
+  // can rows that are far out, tile by tile.
   __device__ void attend_in_turn(const KeyTiles& range, Scores<C>& first, RowState& rows, Output<C>& o) {
     Probs<C> probs;
     int tile = range.first + range.count - 1;
     finish_first(tile, first, probs, rows);
     for (;;) {
+      const bool far_out = kFarOutside && any_far_out(rows);
       Scores<C> s;
       while (--tile >= range.first) {
         multiply_in_turn(probs, s, o);
@@ -312,16 +346,18 @@ struct Consumer {
           continue;
         }
         if constexpr (Policy::kEveryTile) change(s, tile);
-        if (needs_change(tile) || !go_on(tile, probs, s, rows)) break;
+        if (needs_change(tile) || far_out || !go_on(tile, probs, s, rows)) break;
       }
       if (tile < range.first) break;
+      float shrink[2];
       if (needs_change(tile)) {
         change(s, tile);
         if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
       } else if constexpr (Policy::kRotates) {
-        change(s, tile);
+        start_over(tile, probs, s, rows, shrink);
+        tile::scale_rows(o, shrink);
+        continue;
       }
-      float shrink[2];
       grown_softmax<C, T>(probs, s, rows, factor(), shrink);
       tile::scale_rows(o, shrink);
     }

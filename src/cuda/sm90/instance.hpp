@@ -43,7 +43,8 @@ template <Element kElement, int kDim, int kValueDim, Variant kVariant>
 __global__ void __launch_bounds__(config_for(kDim, kValueDim, kVariant).threads(), 1)
     attend(const __grid_constant__ ParamsOf<kDim, kValueDim, kVariant> p) {
   constexpr Config kConfig = config_for(kDim, kValueDim, kVariant);
-  static_assert(kConfig.teams * sizeof(Shared<kConfig>) + kConfig.mask_bytes == kConfig.shared_bytes());
+  static_assert(kConfig.teams * sizeof(Shared<kConfig>) + kConfig.mask_bytes + kConfig.walk_bytes() ==
+                kConfig.shared_bytes());
   static_assert(kConfig.shared_bytes() <= kMostSharedBytes);
   extern __shared__ __align__(1024) char shared[];
   attend_block<kConfig, tile::ElementType<kElement>, typename PolicyOf<kVariant>::Type>(p, shared);

@@ -33,7 +33,7 @@ struct Producer {
   }
 
   __device__ void load_query(const TileIndex& at) {
-#pragma unroll(C.strips ? 1 : C.consumers)
+#pragma unroll(C.strips || C.mask_bytes > 0 ? 1 : C.consumers)
     for (int w = 0; w < C.consumers; ++w) {
       shared.query_empty[w].wait(task_count & 1);
       copy<C.blocks(), 64>(shared.query[w], &p.query, 0, p.problem.sizes.dim, shared.query_full[w],
@@ -162,7 +162,8 @@ struct MaskProducer : Producer<C> {
     for (DealtTiles tiles(more()); !tiles.done(); tiles.advance()) {
       const TileIndex at = tiles.index();
       const tile::Sequence sequence{p.problem, at.batch};
-      MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile));
+      MaskWalk<C> walk(p.problem, at, key_tiles<C>(sequence.band(), sequence.queries(), at.row_tile),
+                       shared.walk_states());
       const int kv_head = p.group.divide(at.head);
       // The first lane counts the tasks. Nobody reads any more what the slot said of an earlier one.
       const int task = __shfl_sync(0xffffffffu, static_cast<int>(Base::task_slot()), 0);

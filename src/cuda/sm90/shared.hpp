@@ -4,6 +4,7 @@
 
 #include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/config.hpp"
+#include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/walk.hpp"
 #include "cuda/tile/ring.hpp"
 
@@ -47,6 +48,9 @@ struct Shared {
   KeyTiles part[kTasks][C.consumers];
 
   __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
+  __device__ WalkStates<C>& walk_states() {
+    return *reinterpret_cast<WalkStates<C>*>(mask_slot(1, C.mask_bytes));
+  }
   __device__ tile::Ring<C.stages> key_ring() { return {key_full, key_empty}; }
   __device__ tile::Ring<C.stages> value_ring() { return {value_full, value_empty}; }
 };

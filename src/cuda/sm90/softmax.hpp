@@ -30,6 +30,12 @@ __device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, Row
   return true;
 }
 
+// Some row of the warp has a factor of its own (tile::MaskedFactor). One that has seen nothing yet has not.
+__device__ inline bool any_far_out(const RowState& rows) {
+  const auto far_out = [](float x) { return tile::is_far_out(x) && x != tile::kLowest; };
+  return __any_sync(0xffffffffu, far_out(rows.row_max[0]) || far_out(rows.row_max[1]));
+}
+
 // The same by the row max alone: nothing else is to be added to the scores any more.
 template <auto C, class T, class Factor>
 __device__ inline bool continue_softmax(Probs<C>& probs, const Scores<C>& s, RowState& rows, Factor factor) {
@@ -47,6 +53,17 @@ __device__ inline void grown_softmax(Probs<C>& probs, const Scores<C>& s, RowSta
   tile::start_over<kChains, C.thread_rows()>(s, rows, factor, sum, threadIdx.x % 32, shrink);
   tile::exponentiate<T, C.thread_rows()>(probs, s, rows, factor, sum);
   tile::add_sums<C.thread_rows()>(rows, sum);
+}
+
+// And where they are shifted by more than the row max: shift_of(rows) says by what.
+template <Config C, class T, class ShiftOf>
+__device__ inline void grown_softmax_shifted(Probs<C>& probs, const Scores<C>& s, RowState& rows,
+                                             const ShiftOf& shift_of, float factor, float (&shrink)[2]) {
+  float sum[2];
+  tile::exponentiate_shifted<T>(probs, s, shift_of(rows), factor, sum);
+  tile::start_over_shifted(s, rows, shift_of(RowState{}), factor, sum, threadIdx.x % 32, shrink);
+  tile::exponentiate_shifted<T>(probs, s, shift_of(rows), factor, sum);
+  tile::add_sums(rows, sum);
 }
 
 }  // namespace tessera::cuda::sm90

@@ -20,9 +20,9 @@ struct Shared {
   alignas(1024) char key[C.stages][tile::kParts][C.key_part()];
   alignas(1024) char value[C.stages][tile::kParts][C.value_part()];
   float4 shelf[C.shelved > 0 ? 8 : 1][C.shelved > 0 ? 128 : 1];  // of every thread of the consumer, if any
-  // Full: the producer has stored all of it; of Q, which other threads read too, each thread says so, of K and
-  // V a lane of each warp. Empty: all threads of its warpgroup are done with it; of K and V, a lane of each
-  // consumer warp says so.
+  // Full: the producer has stored all of it; of Q, which other threads read too, each thread says so, of K
+  // and V a lane of each warp. Empty: all threads of its warpgroup are done with it; of K and V, a lane of
+  // each consumer warp says so.
   tile::Barrier query_full[C.consumers], query_empty[C.consumers];
   tile::Barrier key_full[C.stages], key_empty[C.stages];
   tile::Barrier value_full[C.stages], value_empty[C.stages];

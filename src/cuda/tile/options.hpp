@@ -195,16 +195,15 @@ __device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, 
   }
 }
 
-// Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first;
-// masked: the mask tensor, if there is one, says something here.
+// Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first.
 template <int kGroups>
 __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p, const OptionScores& row,
-                                  const Band& band, int key, bool masked = true) {
+                                  const Band& band, int key) {
   const int position = row.query + band.offset;
   if (row.slope != 0.0f) add_alibi(s, r, row.slope * p.units.bias, static_cast<float>(position - key));
   const long long at = key * p.visibility.mask_strides[3];
   const int left = band.keys - key;
-  switch (masked ? p.visibility.mask_kind : MaskTensorKind::none) {
+  switch (p.visibility.mask_kind) {
     case MaskTensorKind::none:
       break;
     case MaskTensorKind::boolean:

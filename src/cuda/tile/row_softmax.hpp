@@ -40,14 +40,16 @@ __device__ inline void find_largest(const float (&s)[kGroups][4], float (&larges
   }
 }
 
-// What the scores of a thread's rows are multiplied by to be exponents of 2. Factor: float or MaskedFactor.
+// What the scores of a thread's rows are multiplied by to be exponents of 2.
 struct RowFactors {
   float of[2];
 };
-template <class Factor>
-__device__ inline RowFactors row_factors(const RowState& rows, Factor factor) {
+__device__ inline float row_factors(const RowState&, float factor) { return factor; }
+__device__ inline RowFactors row_factors(const RowState& rows, MaskedFactor factor) {
   return {{factor_of(factor, rows.row_max[0]), factor_of(factor, rows.row_max[1])}};
 }
+__device__ inline float of_row(float factor, int) { return factor; }
+__device__ inline float of_row(const RowFactors& factors, int r) { return factors.of[r]; }
 
 // The first row max: the largest score of the row's first tile.
 template <int kChains, int kRows = 2, int kGroups, class Factor>
@@ -61,16 +63,16 @@ __device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& row
 
 // Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. To the exponents of
 // row r, shift(r, key) is added: minus the row max, and what else a policy adds. Keys are counted from the
-// thread's first.
-template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift>
+// thread's first. Factors: float or RowFactors.
+template <class T, int kRows = 2, int kFrom = 0, int kTo = 0, int kGroups, class Shift, class Factors>
 __device__ inline void exponentiate_shifted(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                                            const Shift& shift, const RowFactors& factor, float (&sum)[2]) {
+                                            const Shift& shift, const Factors& factors, float (&sum)[2]) {
 #pragma unroll
   for (int n = kFrom; n < (kTo == 0 ? kGroups : kTo); ++n) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], factor.of[r], shift(r, 8 * n)));
-      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], factor.of[r], shift(r, 8 * n + 1)));
+      const float x = ptx::exp2_approx(fmaf(s[n][2 * r], of_row(factors, r), shift(r, 8 * n)));
+      const float y = ptx::exp2_approx(fmaf(s[n][2 * r + 1], of_row(factors, r), shift(r, 8 * n + 1)));
       sum[r] = n == kFrom ? x + y : sum[r] + (x + y);  // in pairs: half as long a chain of additions
       probs[n / 2][n % 2 * 2 + r] = pack<T>(x, y);
     }
@@ -120,6 +122,25 @@ __device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, 
     const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
     const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
     shrink[r] = move_row_max(rows, r, mine ? row_max_of(factor, largest[r]) : rows.row_max[r]);
+  }
+}
+// The same where exponents are shifted; `shift` is of a row max of 0.
+template <int kGroups, class Shift>
+__device__ inline void start_over_shifted(const float (&s)[kGroups][4], RowState& rows, const Shift& shift,
+                                          float factor, const float (&sum)[2], unsigned lane,
+                                          float (&shrink)[2]) {
+  float largest[2] = {kLowest, kLowest};
+#pragma unroll
+  for (int n = 0; n < kGroups; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      largest[i / 2] = fmaxf(largest[i / 2], fmaf(s[n][i], factor, shift(i / 2, 8 * n + i % 2)));
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float row_max = quad_max(largest[r]);
+    const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
+    const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
+    shrink[r] = move_row_max(rows, r, mine ? row_max : rows.row_max[r]);
   }
 }
 

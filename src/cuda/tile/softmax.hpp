@@ -40,7 +40,7 @@ struct MaskedFactor {
   }
 };
 inline constexpr float kFarOut = 0x1p27f;
-TESSERA_HOST_DEVICE bool is_far_out(float row_max) { return !(__builtin_fabsf(row_max) < kFarOut); }
+TESSERA_HOST_DEVICE bool is_far_out(float row_max) { return !(row_max < kFarOut && row_max > -kFarOut); }
 
 // What the scores of a row are multiplied by; the row max that a score makes; and that in the usual unit.
 TESSERA_HOST_DEVICE float factor_of(float factor, float) { return factor; }

@@ -13,9 +13,12 @@ inline constexpr int kNoteTile = 12, kNoteHidden = 8, kNoteFinite = 4, kNoteAppl
 enum MaskStateInTest : unsigned char { kHidden = 0, kOpen = 1, kMixed = 3 };
 
 template <Config C>
+using WalkStates = unsigned[C.consumers][32];
+
+template <Config C>
 class MaskWalk {
  public:
-  MaskWalk(const Params& p, const TileIndex& at, const KeyTiles& band) {
+  MaskWalk(const Params& p, const TileIndex& at, const KeyTiles& band, WalkStates<C>&) {
     for (int tile = band.first; tile < band.first + band.count; ++tile) {
       int note = tile << kNoteTile;
       bool seen = false;

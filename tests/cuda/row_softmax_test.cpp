@@ -1,5 +1,6 @@
-// Rows to all of whose scores a mask adds something enormous, through the softmax that the kernels share, on
-// the host: one thread stands for the four that share its rows, so that what they give each other is its own.
+// The softmax that the kernels share, on the host: rows to all of whose scores a mask adds something
+// enormous, and rows whose neighbours grow. One thread stands for the four that share its rows, so that what
+// they give each other is its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -166,6 +167,55 @@ TEST(FarOut, NearerRowsKeepTheirWeights) {
         EXPECT_NEAR(rows[0].probs[static_cast<std::size_t>(i)] / rows[0].state.sum, exact, 1e-3) << add;
       }
     }
+}
+
+// With ALiBi in the exponents: row 0 grows by so much, or not at all.
+struct Grown {
+  unsigned probs[kGroups / 2][4];
+  tile::RowState rows;
+  float shrink[2] = {1, 1};
+};
+template <bool kBefore>
+Grown grow(float by) {
+  const tile::AlibiScores policy{0.7f};
+  const int position = kBefore ? 40 : 0, key = kBefore ? 0 : 10;
+  const auto shift_of = [&](const tile::RowState& rows) {
+    return policy.shift<kBefore, 8 * kGroups>(rows, position, key);
+  };
+  Tile s;
+  for (int n = 0; n < kGroups; ++n)
+    for (int i = 0; i < 4; ++i)
+      s[n][i] = static_cast<float>((7 * n + 3 * i) % 4) * 0.3f + (i < 2 ? by : 0.0f);
+  Grown g;
+  g.rows = {{-2.0f, -1.5f}, {3.0f, 5.0f}};
+  float sum[2];
+  tile::exponentiate_shifted<__half>(g.probs, s, shift_of(g.rows), 1.1f, sum);
+  EXPECT_EQ(tile::any_grown(sum), by > 0);
+  tile::start_over_shifted(s, g.rows, shift_of(tile::RowState{}), 1.1f, sum, 0, g.shrink);
+  tile::exponentiate_shifted<__half>(g.probs, s, shift_of(g.rows), 1.1f, sum);
+  tile::add_sums(g.rows, sum);
+  return g;
+}
+
+template <bool kBefore>
+void expect_neighbours_keep_their_bits() {
+  const Grown with = grow<kBefore>(60.0f), without = grow<kBefore>(0.0f);
+  EXPECT_LT(with.shrink[0], 1e-6f);
+  EXPECT_EQ(with.shrink[1], 1.0f);
+  EXPECT_EQ(with.rows.row_max[1], without.rows.row_max[1]);
+  EXPECT_EQ(with.rows.sum[1], without.rows.sum[1]);
+  float largest = 0;
+  for (int n = 0; n < kGroups; ++n) {
+    EXPECT_EQ(with.probs[n / 2][n % 2 * 2 + 1], without.probs[n / 2][n % 2 * 2 + 1]);
+    const float2 x = tile::unpack<__half>(with.probs[n / 2][n % 2 * 2]);
+    largest = std::max({largest, x.x, x.y});
+  }
+  EXPECT_NEAR(largest, 1.0f, 1e-3f);  // of the row that starts over
+}
+
+TEST(Grown, ARowThatHasNotGrownKeepsItsBitsBesideOneThatHas) {
+  expect_neighbours_keep_their_bits<true>();
+  expect_neighbours_keep_their_bits<false>();
 }
 
 }  // namespace
