@@ -1,5 +1,5 @@
-// Copies that go on while the program does: cp.async in groups, bulk copies and TMA that mbarriers wait for. Their
-// data move when they complete, which is late or at a random time: whoever does not wait finds out.
+// Copies that go on while the program does: cp.async in groups, bulk copies and TMA that mbarriers wait for.
+// Their data move when they complete, which is late or at a random time: whoever does not wait finds out.
 #include <algorithm>
 #include <cstring>
 
@@ -23,8 +23,10 @@ void move_lane(Warp& w, AsyncCopy& copy, unsigned lane) {
 void check_destination(Block& block, unsigned lane, std::uint32_t address, std::uint32_t bytes) {
   const std::uint8_t* states = block.shared.state(address);
   for (std::uint32_t i = 0; i < bytes; ++i) {
-    if (states[i] == static_cast<std::uint8_t>(ByteState::barrier)) fault(1u << lane, address + i, "mbarrier misuse: a copy over an mbarrier");
-    if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight)) fault(1u << lane, address + i, "written too early: another copy in flight will write here, too");
+    if (states[i] == static_cast<std::uint8_t>(ByteState::barrier))
+      fault(1u << lane, address + i, "mbarrier misuse: a copy over an mbarrier");
+    if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
+      fault(1u << lane, address + i, "written too early: another copy in flight will write here, too");
   }
 }
 
@@ -45,7 +47,8 @@ void finish_copies(Warp& w, std::uint32_t lanes, std::uint32_t pending) {
 void finish_some_copy(Warp& w) {
   const std::size_t i = w.block->random.below(static_cast<unsigned>(w.copies.size()));
   AsyncCopy& copy = w.copies[i];
-  for (std::uint32_t rest = copy.lanes; rest != 0; rest &= rest - 1) move_lane(w, copy, static_cast<unsigned>(__builtin_ctz(rest)));
+  for (std::uint32_t rest = copy.lanes; rest != 0; rest &= rest - 1)
+    move_lane(w, copy, static_cast<unsigned>(__builtin_ctz(rest)));
   w.copies.erase(w.copies.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
@@ -53,10 +56,14 @@ namespace {
 
 std::uint32_t swizzled(std::uint32_t address, TensorSwizzle swizzle) {
   switch (swizzle) {
-    case TensorSwizzle::k128: return address ^ (address >> 3 & 0x70u);
-    case TensorSwizzle::k64: return address ^ (address >> 3 & 0x30u);
-    case TensorSwizzle::k32: return address ^ (address >> 3 & 0x10u);
-    case TensorSwizzle::kNone: break;
+    case TensorSwizzle::k128:
+      return address ^ (address >> 3 & 0x70u);
+    case TensorSwizzle::k64:
+      return address ^ (address >> 3 & 0x30u);
+    case TensorSwizzle::k32:
+      return address ^ (address >> 3 & 0x10u);
+    case TensorSwizzle::kNone:
+      break;
   }
   return address;
 }
@@ -65,10 +72,13 @@ void check_source(const Block& block, const BulkCopy& copy, std::uint64_t from, 
   const MemorySnapshot& memory = *block.grid->memory;
   const int range = memory.find(from);
   if (!memory.holds(range, from, bytes))
-    late_fault(copy.warp, copy.instruction, 1u << copy.lane, from, "out of bounds: a copy reads " + std::to_string(bytes) + " bytes, " + memory.describe(from));
+    late_fault(copy.warp, copy.instruction, 1u << copy.lane, from,
+               "out of bounds: a copy reads " + std::to_string(bytes) + " bytes, " + memory.describe(from));
   const std::uint8_t* states = memory.ranges[range].states + (from - memory.ranges[range].first);
   for (std::uint64_t i = 0; i < bytes; ++i)
-    if (states[i] != 1) late_fault(copy.warp, copy.instruction, 1u << copy.lane, from + i, "uninitialised global memory: a copy reads it");
+    if (states[i] != 1)
+      late_fault(copy.warp, copy.instruction, 1u << copy.lane, from + i,
+                 "uninitialised global memory: a copy reads it");
 }
 
 // One row of the box: elements that lie inside the tensor, zeros around them.
@@ -81,7 +91,8 @@ void copy_row(Block& block, const BulkCopy& copy, const std::array<std::int64_t,
     from += static_cast<std::uint64_t>(at[dim]) * map.strides[dim - 1];
   }
   const std::int64_t first = std::max<std::int64_t>(at[0], 0);
-  const std::int64_t end = std::min<std::int64_t>(at[0] + map.box[0], static_cast<std::int64_t>(map.extents[0]));
+  const std::int64_t end =
+      std::min<std::int64_t>(at[0] + map.box[0], static_cast<std::int64_t>(map.extents[0]));
   std::vector<std::uint8_t> row(std::size_t{map.box[0]} * map.element_bytes, 0);
   if (inside && first < end) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(end - first) * map.element_bytes;
@@ -128,7 +139,8 @@ void finish_bulk(Block& block, std::size_t index) {
   mark(block, copy.to, copy.bytes, ByteState::written);
   MBarrier* barrier = find_mbarrier(block, copy.barrier);
   if (barrier == nullptr)
-    late_fault(copy.warp, copy.instruction, 1u << copy.lane, copy.barrier, "mbarrier misuse: the mbarrier of a copy in flight is gone");
+    late_fault(copy.warp, copy.instruction, 1u << copy.lane, copy.barrier,
+               "mbarrier misuse: the mbarrier of a copy in flight is gone");
   complete_bytes(block, *barrier, copy.bytes);
 }
 
@@ -140,10 +152,17 @@ void start_bulk(Warp& w, unsigned lane, BulkCopy copy, std::uint32_t align) {
   copy.warp = w.index;
   copy.lane = lane;
   if (copy.to < kSharedBase || std::uint64_t{copy.to} + copy.bytes > block.shared.end)
-    fault(1u << lane, copy.to, "out of bounds: a copy of " + std::to_string(copy.bytes) + " bytes to shared address " + std::to_string(copy.to) + "; shared memory ends at " + std::to_string(block.shared.end));
-  if (copy.to % align != 0) fault(1u << lane, copy.to, "misaligned: a copy to shared address " + std::to_string(copy.to) + ", not a multiple of " + std::to_string(align));
+    fault(1u << lane, copy.to,
+          "out of bounds: a copy of " + std::to_string(copy.bytes) + " bytes to shared address " +
+              std::to_string(copy.to) + "; shared memory ends at " + std::to_string(block.shared.end));
+  if (copy.to % align != 0)
+    fault(1u << lane, copy.to,
+          "misaligned: a copy to shared address " + std::to_string(copy.to) + ", not a multiple of " +
+              std::to_string(align));
   if (find_mbarrier(block, copy.barrier) == nullptr)
-    fault(1u << lane, copy.barrier, "mbarrier misuse: a copy that is to report to shared address " + std::to_string(copy.barrier) + ", where no mbarrier was initialised");
+    fault(1u << lane, copy.barrier,
+          "mbarrier misuse: a copy that is to report to shared address " + std::to_string(copy.barrier) +
+              ", where no mbarrier was initialised");
   check_destination(block, lane, copy.to, copy.bytes);
   mark(block, copy.to, copy.bytes, ByteState::in_flight);
   block.bulk.push_back(copy);
@@ -157,13 +176,15 @@ TensorMap read_map(Warp& w, unsigned lane, std::uint64_t address) {
     if (offset + sizeof(TensorMap) <= params.size()) from = params.data() + offset;
   } else {
     const MemorySnapshot& memory = *w.block->grid->memory;
-    if (memory.holds(memory.find(address), address, sizeof(TensorMap))) from = reinterpret_cast<const std::byte*>(address);
+    if (memory.holds(memory.find(address), address, sizeof(TensorMap)))
+      from = reinterpret_cast<const std::byte*>(address);
   }
   if (from == nullptr) fault(1u << lane, address, "out of bounds: a tensor map where there is no memory");
   if (address % 64 != 0) fault(1u << lane, address, "misaligned: a tensor map not at a multiple of 64 bytes");
   TensorMap map;
   std::memcpy(&map, from, sizeof map);
-  if (map.magic != kTensorMapMagic || map.rank < 1 || map.rank > 5) fault(1u << lane, address, "not a tensor map");
+  if (map.magic != kTensorMapMagic || map.rank < 1 || map.rank > 5)
+    fault(1u << lane, address, "not a tensor map");
   return map;
 }
 
@@ -187,15 +208,21 @@ void copy_async(Warp& w, const Op& op) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
     copy.to[lane] = static_cast<std::uint32_t>(to[lane]);
     copy.read[lane] = list[2] == kNoOperand ? copy.bytes : w.at<std::uint32_t>(list[2])[lane];
-    if (copy.read[lane] > copy.bytes) fault(1u << lane, copy.from[lane], "cp.async: reads more than it writes");
-    if (copy.from[lane] % copy.bytes != 0) fault(1u << lane, copy.from[lane], "misaligned: cp.async of " + std::to_string(copy.bytes) + " bytes from global memory");
+    if (copy.read[lane] > copy.bytes)
+      fault(1u << lane, copy.from[lane], "cp.async: reads more than it writes");
+    if (copy.from[lane] % copy.bytes != 0)
+      fault(1u << lane, copy.from[lane],
+            "misaligned: cp.async of " + std::to_string(copy.bytes) + " bytes from global memory");
     if (copy.read[lane] != 0) {
       const MemoryRange& range = check_global(w, op, lane, copy.from[lane], 1, "cp.async");
       const std::uint64_t at = copy.from[lane] - range.first;
       if (copy.from[lane] + copy.read[lane] > range.end)
-        fault(1u << lane, copy.from[lane], "out of bounds: cp.async reads " + std::to_string(copy.read[lane]) + " bytes, past the end of an allocation");
+        fault(1u << lane, copy.from[lane],
+              "out of bounds: cp.async reads " + std::to_string(copy.read[lane]) +
+                  " bytes, past the end of an allocation");
       for (std::uint32_t i = 0; i < copy.read[lane]; ++i)
-        if (range.states[at + i] != 1) fault(1u << lane, copy.from[lane] + i, "uninitialised global memory: cp.async reads it");
+        if (range.states[at + i] != 1)
+          fault(1u << lane, copy.from[lane] + i, "uninitialised global memory: cp.async reads it");
     }
     check_destination(*w.block, lane, copy.to[lane], copy.bytes);
     mark(*w.block, copy.to[lane], copy.bytes, ByteState::in_flight);
@@ -227,7 +254,9 @@ void bulk_copy(Warp& w, const Op& op) {
     copy.barrier = static_cast<std::uint32_t>(barrier[lane]);
     copy.instruction = op.instruction;
     copy.from = from[lane];
-    if (copy.bytes % 16 != 0 || from[lane] % 16 != 0) fault(1u << lane, from[lane], "misaligned: a bulk copy of " + std::to_string(copy.bytes) + " bytes from global memory");
+    if (copy.bytes % 16 != 0 || from[lane] % 16 != 0)
+      fault(1u << lane, from[lane],
+            "misaligned: a bulk copy of " + std::to_string(copy.bytes) + " bytes from global memory");
     start_bulk(w, lane, copy, 16);
   }
 }
@@ -244,7 +273,10 @@ void tensor_copy(Warp& w, const Op& op) {
     BulkCopy copy{};
     copy.is_tensor = true;
     copy.map = read_map(w, lane, map[lane]);
-    if (copy.map.rank != list[4]) fault(1u << lane, map[lane], "a copy of " + std::to_string(list[4]) + " dimensions by a tensor map of " + std::to_string(copy.map.rank));
+    if (copy.map.rank != list[4])
+      fault(1u << lane, map[lane],
+            "a copy of " + std::to_string(list[4]) + " dimensions by a tensor map of " +
+                std::to_string(copy.map.rank));
     copy.to = static_cast<std::uint32_t>(to[lane]);
     copy.bytes = copy.map.element_bytes;
     for (int i = 0; i < list[4]; ++i) {

@@ -14,7 +14,9 @@ BlockRunner::BlockRunner(const Grid& grid) : grid_(grid) {
   registers_.resize(warps * program.register_bytes / 128);
   predicates_.resize(warps * program.predicates);
   block_.warps.resize(warps);
-  const std::size_t end = launch.dynamic_shared_bytes > 0 ? program.dynamic_shared_start + launch.dynamic_shared_bytes : program.static_shared_end;
+  const std::size_t end = launch.dynamic_shared_bytes > 0
+                              ? program.dynamic_shared_start + launch.dynamic_shared_bytes
+                              : program.static_shared_end;
   block_.shared.end = static_cast<std::uint32_t>(end);
   block_.shared.bytes.resize(end - kSharedBase + 16);
   block_.shared.states.resize(end - kSharedBase + 16);
@@ -26,7 +28,8 @@ BlockRunner::BlockRunner(const Grid& grid) : grid_(grid) {
 void BlockRunner::start(std::uint64_t number) {
   const Program& program = *grid_.program;
   const Launch& launch = *grid_.launch;
-  block_.index = {static_cast<unsigned>(number % launch.grid[0]), static_cast<unsigned>(number / launch.grid[0] % launch.grid[1]),
+  block_.index = {static_cast<unsigned>(number % launch.grid[0]),
+                  static_cast<unsigned>(number / launch.grid[0] % launch.grid[1]),
                   static_cast<unsigned>(number / launch.grid[0] / launch.grid[1])};
   block_.random = Random(grid_.seed * 0x9e3779b97f4a7c15u + number + 1);
   // Everything as late as can be, or as soon, or in between.
@@ -98,9 +101,11 @@ void BlockRunner::step() {
   steps_ += n;
   if (w.state != Warp::State::done) return;
   if (!w.copies.empty())
-    late_fault(w.index, w.copies.front().instruction, w.copies.front().lanes, 0, "leaked group: the program ends while this cp.async is in flight");
+    late_fault(w.index, w.copies.front().instruction, w.copies.front().lanes, 0,
+               "leaked group: the program ends while this cp.async is in flight");
   if (!w.products.empty())
-    late_fault(w.index, w.products.front().op->instruction, kAllLanes, 0, "leaked group: the program ends while this wgmma is in flight");
+    late_fault(w.index, w.products.front().op->instruction, kAllLanes, 0,
+               "leaked group: the program ends while this wgmma is in flight");
   check_barriers_after_exit(block_);
 }
 
@@ -123,12 +128,16 @@ void BlockRunner::finish_by_chance() {
 void BlockRunner::check_end() const {
   if (!block_.bulk.empty()) {
     const BulkCopy& copy = block_.bulk.front();
-    late_fault(copy.warp, copy.instruction, 1u << copy.lane, copy.to, "leaked copy: the block ends while this copy to shared memory is in flight");
+    late_fault(copy.warp, copy.instruction, 1u << copy.lane, copy.to,
+               "leaked copy: the block ends while this copy to shared memory is in flight");
   }
   for (const MBarrier& barrier : block_.mbarriers)
     if (barrier.bytes != 0)
-      fault(0, barrier.address, "mbarrier misuse: the block ends while the mbarrier at shared address " + std::to_string(barrier.address) + " is " +
-                                    std::to_string(barrier.bytes > 0 ? barrier.bytes : -barrier.bytes) + (barrier.bytes > 0 ? " bytes short" : " bytes over"));
+      fault(0, barrier.address,
+            "mbarrier misuse: the block ends while the mbarrier at shared address " +
+                std::to_string(barrier.address) + " is " +
+                std::to_string(barrier.bytes > 0 ? barrier.bytes : -barrier.bytes) +
+                (barrier.bytes > 0 ? " bytes short" : " bytes over"));
 }
 
 // Who waits for whom.
@@ -149,12 +158,14 @@ void BlockRunner::deadlock() const {
     what += " warp " + std::to_string(w.index) + " waits at line " + line(w);
     if (w.state == Warp::State::at_barrier) {
       const NamedBarrier& b = block_.barriers[w.barrier];
-      what += " at barrier " + std::to_string(w.barrier) + ", where " + std::to_string(b.arrived) + " of " + std::to_string(b.expected) + " threads are;";
+      what += " at barrier " + std::to_string(w.barrier) + ", where " + std::to_string(b.arrived) + " of " +
+              std::to_string(b.expected) + " threads are;";
     } else {
       for (const MBarrier& b : block_.mbarriers)
         if (b.address == w.barrier)
-          what += " for parity " + std::to_string(w.parity) + " of the mbarrier at shared address " + std::to_string(b.address) + ", which lacks " +
-                  std::to_string(b.pending) + " arrivals and " + std::to_string(b.bytes) + " bytes;";
+          what += " for parity " + std::to_string(w.parity) + " of the mbarrier at shared address " +
+                  std::to_string(b.address) + ", which lacks " + std::to_string(b.pending) +
+                  " arrivals and " + std::to_string(b.bytes) + " bytes;";
     }
   }
   what.pop_back();

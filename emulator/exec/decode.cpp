@@ -30,7 +30,10 @@ std::string_view Modifiers::take_any(std::initializer_list<std::string_view> mod
 }
 
 Decoder::Decoder(const Module& module, const Entry& entry, const TensorCore& tensor_core)
-    : module_(module), entry_(entry), body_(parse_body(module, entry)), program_(std::make_unique<Program>()) {
+    : module_(module),
+      entry_(entry),
+      body_(parse_body(module, entry)),
+      program_(std::make_unique<Program>()) {
   program_->name = entry.name;
   program_->module = &module;
   program_->param_bytes = entry.param_bytes;
@@ -74,7 +77,8 @@ void Decoder::lay_out_shared() {
       if (operand.symbol >= 0) used[static_cast<std::size_t>(operand.symbol)] = true;
   for (std::size_t i = 0; i < body_.variables.size(); ++i) {
     const Variable& variable = body_.variables[i];
-    if (variable.space == Space::param) variable_values_[i] = static_cast<std::int64_t>(entry_.param_offsets[param++]);
+    if (variable.space == Space::param)
+      variable_values_[i] = static_cast<std::int64_t>(entry_.param_offsets[param++]);
     if (!used[i]) continue;
     if (variable.space == Space::shared && variable.is_dynamic) {
       dynamic_align = std::max(dynamic_align, variable.align);
@@ -97,7 +101,8 @@ void Decoder::lay_out_shared() {
 }
 
 void Decoder::lay_out_registers() {
-  program_->register_bytes = static_cast<std::size_t>(slots_.words) * 128 + static_cast<std::size_t>(slots_.doubles) * 256;
+  program_->register_bytes =
+      static_cast<std::size_t>(slots_.words) * 128 + static_cast<std::size_t>(slots_.doubles) * 256;
   program_->predicates = 2 + static_cast<std::size_t>(slots_.predicates);
   tracked_.assign(body_.registers.size(), -1);
   for (std::size_t r = 0; r < body_.registers.size(); ++r)
@@ -111,7 +116,8 @@ void Decoder::check_reads(const Instruction& in) {
   for (const int r : effects_.reads) {
     if (tracked_[r] < 0) continue;
     // Whether accumulators are read is only known when it runs.
-    if (accumulates && std::find(effects_.writes.begin(), effects_.writes.end(), r) != effects_.writes.end()) continue;
+    if (accumulates && std::find(effects_.writes.begin(), effects_.writes.end(), r) != effects_.writes.end())
+      continue;
     emit(handlers::check_written).x = static_cast<std::uint32_t>(tracked_[r]);
   }
 }
@@ -186,7 +192,8 @@ void Decoder::patch_targets() {
   for (Op& op : program_->code) {
     if (op.run != handlers::branch && op.run != handlers::jump) continue;
     op.value = block_starts_[static_cast<std::size_t>(op.value)];
-    if (op.run == handlers::branch && op.x != 0) op.x = static_cast<std::uint32_t>(block_starts_[op.x - 1] + 1);
+    if (op.run == handlers::branch && op.x != 0)
+      op.x = static_cast<std::uint32_t>(block_starts_[op.x - 1] + 1);
   }
 }
 
@@ -213,7 +220,8 @@ void Decoder::arithmetic(const Instruction& in) {
   need_operands(in, count + 1, count + 1);
   Op op;
   std::int32_t* fields[3] = {&op.a, &op.b, &op.c};
-  for (std::size_t i = 0; i < count; ++i) *fields[i] = by_kind(in, in.operands[i + 1], form->signature[i + 2]);
+  for (std::size_t i = 0; i < count; ++i)
+    *fields[i] = by_kind(in, in.operands[i + 1], form->signature[i + 2]);
   op.d = result(in, in.operands[0], form->signature[0]);
   op.run = form->run;
   op.instruction = instruction_;
@@ -222,18 +230,37 @@ void Decoder::arithmetic(const Instruction& in) {
 
 void Decoder::dispatch(const Instruction& in) {
   using Family = void (Decoder::*)(const Instruction&);
-  static const std::unordered_map<std::string_view, Family> families = {
-      {"ld", &Decoder::load}, {"ldu", &Decoder::load}, {"st", &Decoder::store}, {"atom", &Decoder::atomic}, {"red", &Decoder::atomic},
-      {"cvta", &Decoder::window}, {"cp", &Decoder::copy}, {"prefetch", &Decoder::prefetch}, {"mov", &Decoder::move},
-      {"bfi", &Decoder::odd_bits}, {"prmt", &Decoder::odd_bits}, {"lop3", &Decoder::odd_bits},
-      {"shfl", &Decoder::shuffle}, {"vote", &Decoder::vote}, {"redux", &Decoder::reduce},
-      {"bar", &Decoder::barrier}, {"barrier", &Decoder::barrier}, {"mbarrier", &Decoder::mbarrier},
-      {"fence", &Decoder::nothing}, {"membar", &Decoder::nothing}, {"setmaxnreg", &Decoder::nothing},
-      {"griddepcontrol", &Decoder::nothing}, {"trap", &Decoder::nothing}, {"nanosleep", &Decoder::nothing},
-      {"ldmatrix", &Decoder::load_matrix}, {"mma", &Decoder::multiply}, {"wgmma", &Decoder::warpgroup}};
+  static const std::unordered_map<std::string_view, Family> families = {{"ld", &Decoder::load},
+                                                                        {"ldu", &Decoder::load},
+                                                                        {"st", &Decoder::store},
+                                                                        {"atom", &Decoder::atomic},
+                                                                        {"red", &Decoder::atomic},
+                                                                        {"cvta", &Decoder::window},
+                                                                        {"cp", &Decoder::copy},
+                                                                        {"prefetch", &Decoder::prefetch},
+                                                                        {"mov", &Decoder::move},
+                                                                        {"bfi", &Decoder::odd_bits},
+                                                                        {"prmt", &Decoder::odd_bits},
+                                                                        {"lop3", &Decoder::odd_bits},
+                                                                        {"shfl", &Decoder::shuffle},
+                                                                        {"vote", &Decoder::vote},
+                                                                        {"redux", &Decoder::reduce},
+                                                                        {"bar", &Decoder::barrier},
+                                                                        {"barrier", &Decoder::barrier},
+                                                                        {"mbarrier", &Decoder::mbarrier},
+                                                                        {"fence", &Decoder::nothing},
+                                                                        {"membar", &Decoder::nothing},
+                                                                        {"setmaxnreg", &Decoder::nothing},
+                                                                        {"griddepcontrol", &Decoder::nothing},
+                                                                        {"trap", &Decoder::nothing},
+                                                                        {"nanosleep", &Decoder::nothing},
+                                                                        {"ldmatrix", &Decoder::load_matrix},
+                                                                        {"mma", &Decoder::multiply},
+                                                                        {"wgmma", &Decoder::warpgroup}};
   const std::string_view form = in.form;
   const std::string_view opcode = form.substr(0, form.find('.'));
-  if (form.size() > 5 && form.substr(form.size() - 5) == ".pred" && opcode != "vote" && opcode != "bar" && opcode != "barrier")
+  if (form.size() > 5 && form.substr(form.size() - 5) == ".pred" && opcode != "vote" && opcode != "bar" &&
+      opcode != "barrier")
     return predicate_logic(in);
   const auto family = families.find(opcode);
   if (family == families.end()) return arithmetic(in);

@@ -1,4 +1,5 @@
-// From instructions to operations. One function for each family of opcodes; a form that none knows is an error.
+// From instructions to operations. One function for each family of opcodes; a form that none knows is an
+// error.
 #pragma once
 
 #include <map>
@@ -47,8 +48,8 @@ class Decoder {
   void need_operands(const Instruction& in, std::size_t least, std::size_t most) const;
 
   // decode_operands.cpp
-  std::int32_t word(const Instruction& in, const Operand& operand);   // 16 or 32 bits
-  std::int32_t quad(const Instruction& in, const Operand& operand);   // 64 bits
+  std::int32_t word(const Instruction& in, const Operand& operand);  // 16 or 32 bits
+  std::int32_t quad(const Instruction& in, const Operand& operand);  // 64 bits
   std::int32_t predicate(const Instruction& in, const Operand& operand);
   std::int32_t result(const Instruction& in, const Operand& operand, char kind);
   std::int32_t predicate_result(const Instruction& in, const Operand& operand);
@@ -57,7 +58,8 @@ class Decoder {
   std::int64_t symbol_value(const Instruction& in, const Operand& operand) const;
   std::int64_t immediate(const Instruction& in, const Operand& operand) const;
   void address(const Instruction& in, const Operand& operand, Op& op);
-  void address_of(const Instruction& in, const Operand& operand, std::int32_t& base, std::int64_t& offset, std::uint32_t& flags);
+  void address_of(const Instruction& in, const Operand& operand, std::int32_t& base, std::int64_t& offset,
+                  std::uint32_t& flags);
   void wide_address(const Instruction& in, const Operand& operand, std::vector<std::int32_t>& list);
   void narrow_address(const Instruction& in, const Operand& operand, std::vector<std::int32_t>& list);
   std::uint32_t add_list(const std::vector<std::int32_t>& list);

@@ -11,7 +11,9 @@ void Decoder::load_matrix(const Instruction& in) {
   const bool transposed = form.take("trans");
   const bool shared = form.take("shared") || form.take("shared::cta");
   if (!known || count == 0 || !shared || !form.take("b16") || !form.empty()) unknown(in);
-  const std::vector<Operand> parts = in.operands[0].kind == Operand::Kind::list ? in.operands[0].parts : std::vector<Operand>{in.operands[0]};
+  const std::vector<Operand> parts = in.operands[0].kind == Operand::Kind::list
+                                         ? in.operands[0].parts
+                                         : std::vector<Operand>{in.operands[0]};
   if (parts.size() != count) fail(in, "as many registers as matrices, or not");
   std::vector<std::int32_t> rows;
   for (const Operand& part : parts) rows.push_back(result(in, part, 'w'));
@@ -40,8 +42,11 @@ void Decoder::multiply(const Instruction& in) {
   const std::size_t sizes[4] = {results, 4, 2, results};
   std::vector<std::int32_t> rows;
   for (std::size_t i = 0; i < 4; ++i) {
-    if (in.operands[i].parts.size() != sizes[i]) fail(in, "a matrix has " + std::to_string(in.operands[i].parts.size()) + " registers, not " + std::to_string(sizes[i]));
-    for (const Operand& part : in.operands[i].parts) rows.push_back(i == 0 ? result(in, part, 'w') : word(in, part));
+    if (in.operands[i].parts.size() != sizes[i])
+      fail(in, "a matrix has " + std::to_string(in.operands[i].parts.size()) + " registers, not " +
+                   std::to_string(sizes[i]));
+    for (const Operand& part : in.operands[i].parts)
+      rows.push_back(i == 0 ? result(in, part, 'w') : word(in, part));
   }
   const std::uint32_t list = add_list(rows);
   Op& op = emit(handlers::multiply);
@@ -66,14 +71,16 @@ void Decoder::warpgroup(const Instruction& in) {
   }
 }
 
-// D, A descriptor, B descriptor, add, scale A, scale B, transpose A, transpose B; or D, {A}, B descriptor, add, scale A,
-// scale B, transpose B.
+// D, A descriptor, B descriptor, add, scale A, scale B, transpose A, transpose B; or D, {A}, B descriptor,
+// add, scale A, scale B, transpose B.
 void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   const bool aligned = form.take("sync") && form.take("aligned");
   const std::string_view shape = form.first();
-  if (!aligned || shape.substr(0, 4) != "m64n" || shape.size() < 8 || shape.substr(shape.size() - 3) != "k16") unknown(in);
+  if (!aligned || shape.substr(0, 4) != "m64n" || shape.size() < 8 || shape.substr(shape.size() - 3) != "k16")
+    unknown(in);
   unsigned columns = 0;
-  for (const char c : shape.substr(4, shape.size() - 7)) columns = columns < 1000 ? columns * 10 + static_cast<unsigned>(c - '0') : columns;
+  for (const char c : shape.substr(4, shape.size() - 7))
+    columns = columns < 1000 ? columns * 10 + static_cast<unsigned>(c - '0') : columns;
   if (columns < 8 || columns > 256 || columns % 8 != 0) unknown(in);
   form.take(shape);
   const bool f32 = form.take("f32");
@@ -82,7 +89,9 @@ void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   if (!f32 || (!bfloat && !half) || !form.empty() || in.operands.size() < 2) unknown(in);
   const bool registers = in.operands[1].kind == Operand::Kind::list;
   need_operands(in, registers ? 7 : 8, registers ? 7 : 8);
-  if (in.operands[0].parts.size() != columns / 2) fail(in, "has " + std::to_string(in.operands[0].parts.size()) + " results, not " + std::to_string(columns / 2));
+  if (in.operands[0].parts.size() != columns / 2)
+    fail(in, "has " + std::to_string(in.operands[0].parts.size()) + " results, not " +
+                 std::to_string(columns / 2));
   std::vector<std::int32_t> rows;
   for (const Operand& part : in.operands[0].parts) rows.push_back(result(in, part, 'w'));
   Op op;
@@ -98,7 +107,8 @@ void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   }
   op.b = quad(in, in.operands[2]);
   op.c = predicate(in, in.operands[3]);
-  if (immediate(in, in.operands[4]) != 1 || immediate(in, in.operands[5]) != 1) fail(in, "operands that are negated are not known");
+  if (immediate(in, in.operands[4]) != 1 || immediate(in, in.operands[5]) != 1)
+    fail(in, "operands that are negated are not known");
   if (immediate(in, in.operands[registers ? 6 : 7]) != 0) op.y |= kTransposedB;
   op.x = add_list(rows);
   program_->code.push_back(op);

@@ -7,7 +7,8 @@ namespace {
 // Cache hints: no effect here.
 void drop_hints(Modifiers& form) {
   form.take_any({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
-  form.take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
+  form.take_any(
+      {"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
   form.take_any({"L2::64B", "L2::128B", "L2::256B"});
   form.take_any({"L2::evict_last", "L2::evict_normal", "L2::evict_first"});
 }
@@ -17,7 +18,8 @@ void drop_order(Modifiers& form) {
 }
 
 bool take_type(Modifiers& form, unsigned& bytes, bool& is_signed) {
-  const std::string_view type = form.take_any({"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"});
+  const std::string_view type = form.take_any(
+      {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"});
   if (type.empty()) return false;
   is_signed = type[0] == 's';
   const std::string_view bits = type.substr(1);
@@ -46,7 +48,9 @@ void Decoder::access(const Instruction& in, bool is_store) {
   std::vector<std::int32_t> rows;
   for (const Operand& part : parts) {
     const bool is_register = part.kind == Operand::Kind::reg;
-    const bool wide = is_register ? body_.registers[static_cast<std::size_t>(part.reg)] == RegisterType::bits64 : access.bytes == 8;
+    const bool wide = is_register
+                          ? body_.registers[static_cast<std::size_t>(part.reg)] == RegisterType::bits64
+                          : access.bytes == 8;
     if (access.bytes == 8 && !wide) fail(in, "64 bits into a smaller register");
     if (!rows.empty() && wide != access.wide) fail(in, "registers of different sizes");
     access.wide = wide;
@@ -77,7 +81,8 @@ void Decoder::access(const Instruction& in, bool is_store) {
 
 void Decoder::atomic(const Instruction& in) {
   Modifiers form(in.form);
-  const bool has_result = form.opcode == "atom" && in.operands.size() > 1 && in.operands[0].kind != Operand::Kind::sink;
+  const bool has_result =
+      form.opcode == "atom" && in.operands.size() > 1 && in.operands[0].kind != Operand::Kind::sink;
   const std::size_t first = form.opcode == "atom" ? 1 : 0;
   drop_order(form);
   const std::string_view space = form.take_any({"global", "shared", "shared::cta"});
@@ -85,20 +90,23 @@ void Decoder::atomic(const Instruction& in) {
   const bool is_float = form.first() == "f32";
   AccessForm access{};
   access.vector = 1;
-  if (what.empty() || !take_type(form, access.bytes, access.is_signed) || !form.empty() || access.bytes < 4) unknown(in);
+  if (what.empty() || !take_type(form, access.bytes, access.is_signed) || !form.empty() || access.bytes < 4)
+    unknown(in);
   if (is_float && what != "add") unknown(in);
   need_operands(in, first + (what == "cas" ? 3 : 2), first + (what == "cas" ? 3 : 2));
-  const AtomicKind kind = is_float          ? AtomicKind::add_float
+  const AtomicKind kind = is_float         ? AtomicKind::add_float
                           : what == "add"  ? AtomicKind::add
                           : what == "and"  ? AtomicKind::bit_and
                           : what == "or"   ? AtomicKind::bit_or
                           : what == "xor"  ? AtomicKind::bit_xor
                           : what == "exch" ? AtomicKind::exchange
                           : what == "cas"  ? AtomicKind::compare
-                          : what == "min"  ? (access.is_signed ? AtomicKind::min_signed : AtomicKind::min_unsigned)
-                                           : (access.is_signed ? AtomicKind::max_signed : AtomicKind::max_unsigned);
+                          : what == "min"
+                              ? (access.is_signed ? AtomicKind::min_signed : AtomicKind::min_unsigned)
+                              : (access.is_signed ? AtomicKind::max_signed : AtomicKind::max_unsigned);
   const char letter = access.bytes == 8 ? 'q' : 'w';
-  const auto window = static_cast<std::int32_t>(space == "shared" || space == "shared::cta" ? kSharedWindow >> 56 : 0);
+  const auto window =
+      static_cast<std::int32_t>(space == "shared" || space == "shared::cta" ? kSharedWindow >> 56 : 0);
   Op op;
   op.run = handlers::atomic;
   op.instruction = instruction_;
@@ -122,7 +130,10 @@ void Decoder::window(const Instruction& in) {
   op.a = from;
   op.d = into;
   op.c = to ? 1 : 0;
-  op.value = static_cast<std::int64_t>(space == "global" ? 0 : space == "param" ? kParamWindow : space == "local" ? kLocalWindow : kSharedWindow);
+  op.value = static_cast<std::int64_t>(space == "global"  ? 0
+                                       : space == "param" ? kParamWindow
+                                       : space == "local" ? kLocalWindow
+                                                          : kSharedWindow);
 }
 
 void Decoder::copy(const Instruction& in) {
@@ -145,7 +156,8 @@ void Decoder::copy(const Instruction& in) {
   }
   if (form.take("bulk")) return copy_bulk(in, form);
   drop_hints(form);
-  if (!(form.take("shared") || form.take("shared::cta")) || !form.take("global") || !form.empty()) unknown(in);
+  if (!(form.take("shared") || form.take("shared::cta")) || !form.take("global") || !form.empty())
+    unknown(in);
   need_operands(in, 3, 4);
   const std::int64_t bytes = immediate(in, in.operands[2]);
   if (bytes != 4 && bytes != 8 && bytes != 16) fail(in, "copies 4, 8 or 16 bytes");

@@ -24,7 +24,8 @@ std::int32_t Decoder::constant(std::uint64_t value, bool wide) {
 
 std::int64_t Decoder::symbol_value(const Instruction& in, const Operand& operand) const {
   const auto i = static_cast<std::size_t>(operand.symbol);
-  if (variable_values_[i] < 0) fail(in, "the variable '" + body_.variables[i].name + "' is in a space that is not known here");
+  if (variable_values_[i] < 0)
+    fail(in, "the variable '" + body_.variables[i].name + "' is in a space that is not known here");
   return variable_values_[i] + operand.value;
 }
 
@@ -42,9 +43,12 @@ std::int32_t Decoder::word(const Instruction& in, const Operand& operand) {
       return slots_.of[static_cast<std::size_t>(operand.reg)] * 128;
     }
     case Operand::Kind::integer:
-    case Operand::Kind::float32: return constant(static_cast<std::uint32_t>(operand.value), false);
-    case Operand::Kind::symbol: return constant(static_cast<std::uint32_t>(symbol_value(in, operand)), false);
-    default: break;
+    case Operand::Kind::float32:
+      return constant(static_cast<std::uint32_t>(operand.value), false);
+    case Operand::Kind::symbol:
+      return constant(static_cast<std::uint32_t>(symbol_value(in, operand)), false);
+    default:
+      break;
   }
   fail(in, "an operand is not of 16 or 32 bits");
 }
@@ -52,12 +56,16 @@ std::int32_t Decoder::word(const Instruction& in, const Operand& operand) {
 std::int32_t Decoder::quad(const Instruction& in, const Operand& operand) {
   switch (operand.kind) {
     case Operand::Kind::reg:
-      if (body_.registers[static_cast<std::size_t>(operand.reg)] != RegisterType::bits64 || operand.negated) break;
+      if (body_.registers[static_cast<std::size_t>(operand.reg)] != RegisterType::bits64 || operand.negated)
+        break;
       return slots_.words * 128 + slots_.of[static_cast<std::size_t>(operand.reg)] * 256;
     case Operand::Kind::integer:
-    case Operand::Kind::float64: return constant(static_cast<std::uint64_t>(operand.value), true);
-    case Operand::Kind::symbol: return constant(static_cast<std::uint64_t>(symbol_value(in, operand)), true);
-    default: break;
+    case Operand::Kind::float64:
+      return constant(static_cast<std::uint64_t>(operand.value), true);
+    case Operand::Kind::symbol:
+      return constant(static_cast<std::uint64_t>(symbol_value(in, operand)), true);
+    default:
+      break;
   }
   fail(in, "an operand is not of 64 bits");
 }
@@ -85,8 +93,8 @@ std::int32_t Decoder::result(const Instruction& in, const Operand& operand, char
   return kind == 'p' ? predicate_result(in, operand) : by_kind(in, operand, kind);
 }
 
-void Decoder::address_of(const Instruction& in, const Operand& operand, std::int32_t& base, std::int64_t& offset,
-                         std::uint32_t& flags) {
+void Decoder::address_of(const Instruction& in, const Operand& operand, std::int32_t& base,
+                         std::int64_t& offset, std::uint32_t& flags) {
   if (operand.kind != Operand::Kind::address) fail(in, "expected an address in brackets");
   offset = operand.value;
   base = 0;

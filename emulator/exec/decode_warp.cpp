@@ -6,13 +6,27 @@ namespace {
 
 bool find_special(std::string_view name, Special& out) {
   static const std::map<std::string_view, Special> known = {
-      {"%tid.x", Special::tid_x}, {"%tid.y", Special::tid_y}, {"%tid.z", Special::tid_z},
-      {"%ntid.x", Special::ntid_x}, {"%ntid.y", Special::ntid_y}, {"%ntid.z", Special::ntid_z},
-      {"%ctaid.x", Special::ctaid_x}, {"%ctaid.y", Special::ctaid_y}, {"%ctaid.z", Special::ctaid_z},
-      {"%nctaid.x", Special::nctaid_x}, {"%nctaid.y", Special::nctaid_y}, {"%nctaid.z", Special::nctaid_z},
-      {"%laneid", Special::laneid}, {"%warpid", Special::warpid}, {"%nwarpid", Special::nwarpid},
-      {"%lanemask_lt", Special::lanemask_lt}, {"%lanemask_le", Special::lanemask_le}, {"%lanemask_gt", Special::lanemask_gt},
-      {"%lanemask_ge", Special::lanemask_ge}, {"%lanemask_eq", Special::lanemask_eq}, {"%dynamic_smem_size", Special::dynamic_smem_size}};
+      {"%tid.x", Special::tid_x},
+      {"%tid.y", Special::tid_y},
+      {"%tid.z", Special::tid_z},
+      {"%ntid.x", Special::ntid_x},
+      {"%ntid.y", Special::ntid_y},
+      {"%ntid.z", Special::ntid_z},
+      {"%ctaid.x", Special::ctaid_x},
+      {"%ctaid.y", Special::ctaid_y},
+      {"%ctaid.z", Special::ctaid_z},
+      {"%nctaid.x", Special::nctaid_x},
+      {"%nctaid.y", Special::nctaid_y},
+      {"%nctaid.z", Special::nctaid_z},
+      {"%laneid", Special::laneid},
+      {"%warpid", Special::warpid},
+      {"%nwarpid", Special::nwarpid},
+      {"%lanemask_lt", Special::lanemask_lt},
+      {"%lanemask_le", Special::lanemask_le},
+      {"%lanemask_gt", Special::lanemask_gt},
+      {"%lanemask_ge", Special::lanemask_ge},
+      {"%lanemask_eq", Special::lanemask_eq},
+      {"%dynamic_smem_size", Special::dynamic_smem_size}};
   const auto it = known.find(name);
   if (it == known.end()) return false;
   out = it->second;
@@ -27,7 +41,8 @@ void Decoder::move(const Instruction& in) {
   const Operand& from = in.operands[1];
   if (from.kind == Operand::Kind::special) {
     Special which;
-    if (!find_special(from.name, which)) fail(in, "the special register " + std::string(from.name) + " is not known");
+    if (!find_special(from.name, which))
+      fail(in, "the special register " + std::string(from.name) + " is not known");
     if (in.form != "mov.u32" && in.form != "mov.b32") unknown(in);
     const std::int32_t d = result(in, to, 'w');
     Op& op = emit(handlers::special);
@@ -38,7 +53,8 @@ void Decoder::move(const Instruction& in) {
   const bool is_32 = in.form == "mov.b32", is_64 = in.form == "mov.b64";
   if (from.kind == Operand::Kind::list) {
     if ((!is_32 && !is_64) || from.parts.size() != 2) unknown(in);
-    const std::int32_t low = word(in, from.parts[0]), high = word(in, from.parts[1]), d = result(in, to, is_64 ? 'q' : 'w');
+    const std::int32_t low = word(in, from.parts[0]), high = word(in, from.parts[1]),
+                       d = result(in, to, is_64 ? 'q' : 'w');
     Op& op = emit(is_64 ? handlers::pack_32 : handlers::pack_16);
     op.a = low, op.b = high, op.d = d;
     return;
@@ -46,8 +62,10 @@ void Decoder::move(const Instruction& in) {
   if (to.kind == Operand::Kind::list) {
     if ((!is_32 && !is_64) || to.parts.size() != 2) unknown(in);
     const std::int32_t source = is_64 ? quad(in, from) : word(in, from);
-    const bool has_low = to.parts[0].kind != Operand::Kind::sink, has_high = to.parts[1].kind != Operand::Kind::sink;
-    const std::int32_t low = has_low ? result(in, to.parts[0], 'w') : 0, high = has_high ? result(in, to.parts[1], 'w') : 0;
+    const bool has_low = to.parts[0].kind != Operand::Kind::sink,
+               has_high = to.parts[1].kind != Operand::Kind::sink;
+    const std::int32_t low = has_low ? result(in, to.parts[0], 'w') : 0,
+                       high = has_high ? result(in, to.parts[1], 'w') : 0;
     Op& op = emit(is_64 ? handlers::unpack_32 : handlers::unpack_16);
     op.a = source, op.d = low, op.b = high;
     op.y = (has_low ? 1u : 0u) | (has_high ? 2u : 0u);
@@ -58,10 +76,16 @@ void Decoder::move(const Instruction& in) {
 
 void Decoder::predicate_logic(const Instruction& in) {
   const std::string_view opcode = in.form.substr(0, in.form.find('.'));
-  const int kind = opcode == "and" ? 0 : opcode == "or" ? 1 : opcode == "xor" ? 2 : opcode == "not" ? 3 : opcode == "mov" ? 4 : -1;
+  const int kind = opcode == "and"   ? 0
+                   : opcode == "or"  ? 1
+                   : opcode == "xor" ? 2
+                   : opcode == "not" ? 3
+                   : opcode == "mov" ? 4
+                                     : -1;
   if (kind < 0 || in.form.size() != opcode.size() + 5) unknown(in);
   need_operands(in, kind < 3 ? 3 : 2, kind < 3 ? 3 : 2);
-  const std::int32_t a = predicate(in, in.operands[1]), b = kind < 3 ? predicate(in, in.operands[2]) : 0, d = predicate_result(in, in.operands[0]);
+  const std::int32_t a = predicate(in, in.operands[1]), b = kind < 3 ? predicate(in, in.operands[2]) : 0,
+                     d = predicate_result(in, in.operands[0]);
   Op& op = emit(handlers::predicate_logic);
   op.a = a, op.b = b, op.c = kind, op.d = d;
 }
@@ -122,7 +146,8 @@ void Decoder::vote(const Instruction& in) {
   const std::string_view mode = form.take_any({"all", "any", "uni", "ballot"});
   const bool ballot = mode == "ballot";
   if (!form.take("sync") || mode.empty() || !form.take(ballot ? "b32" : "pred") || !form.empty()) unknown(in);
-  const std::int32_t d = result(in, in.operands[0], ballot ? 'w' : 'p'), a = predicate(in, in.operands[1]), b = word(in, in.operands[2]);
+  const std::int32_t d = result(in, in.operands[0], ballot ? 'w' : 'p'), a = predicate(in, in.operands[1]),
+                     b = word(in, in.operands[2]);
   Op& op = emit(handlers::vote);
   op.d = d, op.a = a, op.b = b;
   op.y = mode == "all" ? 0 : mode == "any" ? 1 : mode == "uni" ? 2 : 3;
@@ -134,10 +159,15 @@ void Decoder::reduce(const Instruction& in) {
   const std::string_view mode = form.take_any({"and", "or", "xor", "add", "min", "max"});
   const std::string_view type = form.take_any({"b32", "s32", "u32"});
   if (!form.take("sync") || mode.empty() || type.empty() || !form.empty()) unknown(in);
-  const std::int32_t d = result(in, in.operands[0], 'w'), a = word(in, in.operands[1]), b = word(in, in.operands[2]);
+  const std::int32_t d = result(in, in.operands[0], 'w'), a = word(in, in.operands[1]),
+                     b = word(in, in.operands[2]);
   Op& op = emit(handlers::reduce);
   op.d = d, op.a = a, op.b = b;
-  op.y = mode == "and" ? 0 : mode == "or" ? 1 : mode == "xor" ? 2 : mode == "add" ? 3 : (mode == "max" ? 1 : 0) + (type == "s32" ? 4 : 6);
+  op.y = mode == "and"   ? 0
+         : mode == "or"  ? 1
+         : mode == "xor" ? 2
+         : mode == "add" ? 3
+                         : (mode == "max" ? 1 : 0) + (type == "s32" ? 4 : 6);
 }
 
 void Decoder::barrier(const Instruction& in) {
@@ -183,7 +213,8 @@ void Decoder::barrier(const Instruction& in) {
 
 void Decoder::mbarrier(const Instruction& in) {
   Modifiers form(in.form);
-  const std::string_view what = form.take_any({"init", "inval", "arrive", "test_wait", "try_wait", "expect_tx"});
+  const std::string_view what =
+      form.take_any({"init", "inval", "arrive", "test_wait", "try_wait", "expect_tx"});
   form.take_any({"shared", "shared::cta"});
   form.take_any({"release", "acquire", "relaxed"});
   form.take_any({"cta", "cluster"});
@@ -202,7 +233,8 @@ void Decoder::mbarrier(const Instruction& in) {
     const bool expects = what == "expect_tx" || form.take("expect_tx");
     at = what == "arrive" ? 1 : 0;
     need_operands(in, at + 1 + (expects ? 1 : 0), at + 2);
-    if (at == 1 && in.operands[0].kind != Operand::Kind::sink) fail(in, "the state of an arrival is not known, only _");
+    if (at == 1 && in.operands[0].kind != Operand::Kind::sink)
+      fail(in, "the state of an arrival is not known, only _");
     const bool has_extra = in.operands.size() == at + 2;
     op.y = (what == "arrive" ? kArrives : 0) | (expects ? kExpects : has_extra ? kCounts : 0);
     op.b = has_extra ? word(in, in.operands[at + 1]) : constant(1, false);
@@ -221,14 +253,15 @@ void Decoder::mbarrier(const Instruction& in) {
   program_->code.push_back(op);
 }
 
-// Blocks run their warps one instruction at a time, so every store is seen at once: fences do nothing. Kernels of a
-// stream run one after the other.
+// Blocks run their warps one instruction at a time, so every store is seen at once: fences do nothing.
+// Kernels of a stream run one after the other.
 void Decoder::nothing(const Instruction& in) {
   const std::string_view f = in.form;
   for (const std::string_view known :
-       {"fence.mbarrier_init.release.cluster", "fence.proxy.async", "fence.proxy.async.shared::cta", "fence.proxy.async.global",
-        "fence.sc.cta", "fence.sc.gpu", "fence.acq_rel.cta", "fence.acq_rel.gpu", "fence.acq_rel.cluster", "fence.acq_rel.sys",
-        "membar.cta", "membar.gl", "membar.sys", "griddepcontrol.wait", "griddepcontrol.launch_dependents", "nanosleep.u32"}) {
+       {"fence.mbarrier_init.release.cluster", "fence.proxy.async", "fence.proxy.async.shared::cta",
+        "fence.proxy.async.global", "fence.sc.cta", "fence.sc.gpu", "fence.acq_rel.cta", "fence.acq_rel.gpu",
+        "fence.acq_rel.cluster", "fence.acq_rel.sys", "membar.cta", "membar.gl", "membar.sys",
+        "griddepcontrol.wait", "griddepcontrol.launch_dependents", "nanosleep.u32"}) {
     if (f == known) {
       emit(handlers::nothing);
       return;

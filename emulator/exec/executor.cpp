@@ -14,7 +14,8 @@ std::string Report::text() const {
   std::string out = what + "\n  kernel " + kernel;
   if (!ptx_place.empty()) out += "\n  at " + ptx_place;
   if (!source.empty()) out += ", from " + source;
-  out += "\n  block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " + std::to_string(block[2]) + ")";
+  out += "\n  block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " +
+         std::to_string(block[2]) + ")";
   if (threads.empty()) return out;
   out += threads.size() == 1 ? ", thread " : ", threads ";
   for (std::size_t i = 0; i < threads.size();) {  // 0-31, 40
@@ -31,8 +32,10 @@ namespace {
 
 class PtxExecutor : public Executor {
  public:
-  PtxExecutor(const DeviceDescription& device, const Settings& settings) : device_(device), settings_(settings) {
-    if (settings_.threads <= 0) settings_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  PtxExecutor(const DeviceDescription& device, const Settings& settings)
+      : device_(device), settings_(settings) {
+    if (settings_.threads <= 0)
+      settings_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
 
   void load(std::string_view ptx, std::string_view file_name) override {
@@ -69,7 +72,8 @@ class PtxExecutor : public Executor {
   };
   const Program& need_program(const Loaded& loaded) const {
     if (loaded.program == nullptr) {
-      loaded.program = decode(*loaded.module, *loaded.entry, device_.arch >= 90 ? TensorCore{16, 25} : TensorCore{8, 24});
+      loaded.program =
+          decode(*loaded.module, *loaded.entry, device_.arch >= 90 ? TensorCore{16, 25} : TensorCore{8, 24});
       loaded.info.static_shared_bytes = loaded.program->static_shared_end - kSharedBase;
     }
     return *loaded.program;
@@ -88,13 +92,16 @@ class PtxExecutor : public Executor {
 std::string PtxExecutor::refuse(const Launch& launch, const Loaded& loaded, const Program& program) const {
   const std::uint64_t threads = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
   if (threads == 0 || threads > static_cast<unsigned>(loaded.entry->max_threads))
-    return "a block of " + std::to_string(threads) + " threads; the entry is made for 1 to " + std::to_string(loaded.entry->max_threads);
+    return "a block of " + std::to_string(threads) + " threads; the entry is made for 1 to " +
+           std::to_string(loaded.entry->max_threads);
   if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) return "a grid without blocks";
   if (launch.params.size() != program.param_bytes)
-    return std::to_string(launch.params.size()) + " bytes of parameters; the entry has " + std::to_string(program.param_bytes);
+    return std::to_string(launch.params.size()) + " bytes of parameters; the entry has " +
+           std::to_string(program.param_bytes);
   const std::size_t shared = program.static_shared_end - kSharedBase + launch.dynamic_shared_bytes;
   if (shared > device_.shared_bytes_per_block_optin)
-    return std::to_string(shared) + " bytes of shared memory; a block of this device has " + std::to_string(device_.shared_bytes_per_block_optin);
+    return std::to_string(shared) + " bytes of shared memory; a block of this device has " +
+           std::to_string(device_.shared_bytes_per_block_optin);
   return {};
 }
 

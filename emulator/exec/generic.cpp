@@ -19,13 +19,17 @@ Resolved resolve(Warp& w, const Op& op, unsigned lane, std::uint64_t address, un
   const std::uint64_t window = address & kWindowMask;
   const std::uint64_t offset = address & ~kWindowMask;
   const auto outside = [&](const char* where) {
-    fault(1u << lane, address, "out of bounds: " + std::string(what) + " of " + std::to_string(bytes) + " bytes in " + where + " memory");
+    fault(1u << lane, address,
+          "out of bounds: " + std::string(what) + " of " + std::to_string(bytes) + " bytes in " + where +
+              " memory");
   };
   if (window == 0) {
     const MemoryRange& range = check_global(w, op, lane, address, bytes, what);
     return {reinterpret_cast<std::uint8_t*>(address), range.states + (address - range.first)};
   }
-  if (offset % bytes != 0) fault(1u << lane, address, "misaligned: " + std::string(what) + " of " + std::to_string(bytes) + " bytes");
+  if (offset % bytes != 0)
+    fault(1u << lane, address,
+          "misaligned: " + std::string(what) + " of " + std::to_string(bytes) + " bytes");
   if (window == kSharedWindow) {
     if (offset < kSharedBase || offset + bytes > block.shared.end) outside("shared");
     const auto at = static_cast<std::uint32_t>(offset);
@@ -47,18 +51,30 @@ Resolved resolve(Warp& w, const Op& op, unsigned lane, std::uint64_t address, un
 
 std::uint64_t apply(unsigned kind, std::uint64_t before, std::uint64_t x, std::uint64_t y, unsigned bytes) {
   const bool wide = bytes == 8;
-  const auto s = [&](std::uint64_t v) { return wide ? static_cast<std::int64_t>(v) : static_cast<std::int64_t>(static_cast<std::int32_t>(v)); };
+  const auto s = [&](std::uint64_t v) {
+    return wide ? static_cast<std::int64_t>(v) : static_cast<std::int64_t>(static_cast<std::int32_t>(v));
+  };
   switch (static_cast<AtomicKind>(kind)) {
-    case AtomicKind::add: return before + x;
-    case AtomicKind::bit_and: return before & x;
-    case AtomicKind::bit_or: return before | x;
-    case AtomicKind::bit_xor: return before ^ x;
-    case AtomicKind::exchange: return x;
-    case AtomicKind::compare: return before == x ? y : before;
-    case AtomicKind::min_signed: return s(x) < s(before) ? x : before;
-    case AtomicKind::max_signed: return s(x) > s(before) ? x : before;
-    case AtomicKind::min_unsigned: return x < before ? x : before;
-    case AtomicKind::max_unsigned: return x > before ? x : before;
+    case AtomicKind::add:
+      return before + x;
+    case AtomicKind::bit_and:
+      return before & x;
+    case AtomicKind::bit_or:
+      return before | x;
+    case AtomicKind::bit_xor:
+      return before ^ x;
+    case AtomicKind::exchange:
+      return x;
+    case AtomicKind::compare:
+      return before == x ? y : before;
+    case AtomicKind::min_signed:
+      return s(x) < s(before) ? x : before;
+    case AtomicKind::max_signed:
+      return s(x) > s(before) ? x : before;
+    case AtomicKind::min_unsigned:
+      return x < before ? x : before;
+    case AtomicKind::max_unsigned:
+      return x > before ? x : before;
     case AtomicKind::add_float: {
       float a, b;
       const auto low = static_cast<std::uint32_t>(before), more = static_cast<std::uint32_t>(x);
@@ -98,7 +114,8 @@ void load_any(Warp& w, const Op& op) {
     const std::uint64_t address = at[lane] | static_cast<std::uint64_t>(op.c) << 56;
     const Resolved found = resolve(w, op, lane, address, bytes, false);
     for (unsigned i = 0; found.states != nullptr && i < bytes; ++i)
-      if (found.states[i] != 1) fault(1u << lane, address, "uninitialised memory: a load of " + std::to_string(bytes) + " bytes");
+      if (found.states[i] != 1)
+        fault(1u << lane, address, "uninitialised memory: a load of " + std::to_string(bytes) + " bytes");
     for (unsigned v = 0; v < form.vector; ++v) {
       std::uint64_t value = 0;
       std::memcpy(&value, found.bytes + v * form.bytes, form.bytes);
@@ -124,7 +141,8 @@ void store_any(Warp& w, const Op& op) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
     const std::uint64_t address = at[lane] | static_cast<std::uint64_t>(op.c) << 56;
     const Resolved found = resolve(w, op, lane, address, bytes, true);
-    if (found.states[0] > 1) fault(1u << lane, address, "a store over an mbarrier or over what a copy in flight will write");
+    if (found.states[0] > 1)
+      fault(1u << lane, address, "a store over an mbarrier or over what a copy in flight will write");
     std::memset(found.states, 1, bytes);
     for (unsigned v = 0; v < form.vector; ++v) {
       const void* value = form.wide ? static_cast<const void*>(w.at<std::uint64_t>(from[v]) + lane)
@@ -134,7 +152,8 @@ void store_any(Warp& w, const Op& op) {
   }
 }
 
-// d: result (-1: none); b, x: operands; c: kind, with the space's window above bit 8; y: size and width of the address
+// d: result (-1: none); b, x: operands; c: kind, with the space's window above bit 8; y: size and width of
+// the address
 void atomic(Warp& w, const Op& op) {
   const AccessForm form = AccessForm::unpack(op.y);
   std::uint64_t at[kLanes];
@@ -149,10 +168,13 @@ void atomic(Warp& w, const Op& op) {
     const std::uint64_t address = at[lane] | static_cast<std::uint64_t>(op.c >> 8) << 56;
     const Resolved found = resolve(w, op, lane, address, form.bytes, true);
     for (unsigned i = 0; i < form.bytes; ++i)
-      if (found.states[i] != 1) fault(1u << lane, address, "uninitialised memory: an atomic operation on " + std::to_string(form.bytes) + " bytes");
+      if (found.states[i] != 1)
+        fault(1u << lane, address,
+              "uninitialised memory: an atomic operation on " + std::to_string(form.bytes) + " bytes");
     const std::uint64_t x = operand(op.b, lane), y = operand(static_cast<std::int32_t>(op.x), lane);
     const auto kind = static_cast<unsigned>(op.c & 0xff);
-    const std::uint64_t before = wide ? exchange<std::uint64_t>(found.bytes, kind, x, y) : exchange<std::uint32_t>(found.bytes, kind, x, y);
+    const std::uint64_t before = wide ? exchange<std::uint64_t>(found.bytes, kind, x, y)
+                                      : exchange<std::uint32_t>(found.bytes, kind, x, y);
     if (!has_result) continue;
     if (wide) {
       w.at<std::uint64_t>(op.d)[lane] = before;

@@ -7,8 +7,9 @@
 namespace emulator {
 
 int MemorySnapshot::find(std::uint64_t address) const {
-  const auto it = std::upper_bound(ranges.begin(), ranges.end(), address,
-                                   [](std::uint64_t at, const MemoryRange& range) { return at < range.first; });
+  const auto it =
+      std::upper_bound(ranges.begin(), ranges.end(), address,
+                       [](std::uint64_t at, const MemoryRange& range) { return at < range.first; });
   return static_cast<int>(it - ranges.begin()) - 1;
 }
 
@@ -20,11 +21,13 @@ std::string MemorySnapshot::describe(std::uint64_t address) const {
   if (before >= 0) {
     if (address < ranges[before].end) return "inside an allocation of " + size(before);
     const std::uint64_t past = address - ranges[before].end;
-    if (past < best) out = std::to_string(best = past) + " bytes behind the end of an allocation of " + size(before);
+    if (past < best)
+      out = std::to_string(best = past) + " bytes behind the end of an allocation of " + size(before);
   }
   const std::size_t after = static_cast<std::size_t>(before + 1);
   if (after < ranges.size() && ranges[after].first - address < best)
-    out = std::to_string(ranges[after].first - address) + " bytes before an allocation of " + size(before + 1);
+    out =
+        std::to_string(ranges[after].first - address) + " bytes before an allocation of " + size(before + 1);
   return out;
 }
 
@@ -57,7 +60,8 @@ void HostMemory::mark_written(const void* at, std::size_t bytes) {
   --it;
   const std::uint64_t offset = address - it->first;
   if (offset >= it->second.bytes) return;
-  std::memset(it->second.states.data() + offset, 1, std::min<std::uint64_t>(bytes, it->second.bytes - offset));
+  std::memset(it->second.states.data() + offset, 1,
+              std::min<std::uint64_t>(bytes, it->second.bytes - offset));
 }
 
 bool HostMemory::contains(const void* at, std::size_t bytes) const {
@@ -74,7 +78,8 @@ MemorySnapshot HostMemory::snapshot() const {
   const std::lock_guard lock(mutex_);
   MemorySnapshot out;
   for (const auto& [base, allocation] : allocations_)
-    out.ranges.push_back({base, base + allocation.bytes, const_cast<std::uint8_t*>(allocation.states.data())});
+    out.ranges.push_back(
+        {base, base + allocation.bytes, const_cast<std::uint8_t*>(allocation.states.data())});
   return out;
 }
 

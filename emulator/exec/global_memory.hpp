@@ -23,7 +23,8 @@ struct MemorySnapshot {
     return range >= 0 && address >= ranges[range].first && address + bytes <= ranges[range].end &&
            address + bytes >= address;
   }
-  std::string describe(std::uint64_t address) const;  // "12 bytes behind the end of an allocation of 64 bytes"
+  std::string describe(
+      std::uint64_t address) const;  // "12 bytes behind the end of an allocation of 64 bytes"
 };
 
 class HostMemory : public GlobalMemory {

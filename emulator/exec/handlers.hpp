@@ -7,10 +7,10 @@ namespace emulator {
 
 // x: Program::lists of registers, one for each element of the vector; y: as packed here; a, value: address
 struct AccessForm {
-  unsigned bytes;      // of an element: 1, 2, 4, 8
-  unsigned vector;     // 1, 2, 4
-  bool is_signed;      // loads: extend the sign
-  bool wide;           // registers of 64 bits
+  unsigned bytes;   // of an element: 1, 2, 4, 8
+  unsigned vector;  // 1, 2, 4
+  bool is_signed;   // loads: extend the sign
+  bool wide;        // registers of 64 bits
   std::uint32_t packed() const {
     return bytes | vector << 4 | (is_signed ? 1u << 8 : 0u) | (wide ? 1u << 9 : 0u);
   }
@@ -21,24 +21,56 @@ struct AccessForm {
 inline constexpr std::uint32_t kNarrowAddress = 1u << 10;  // in y: the address register has 32 bits
 inline constexpr std::uint32_t kNoBase = 1u << 11;         // in y: the address is op.value alone
 
-inline constexpr std::uint32_t kHasResult = 1u << 12;      // in y, of atomics
-inline constexpr std::uint32_t kExpects = 1u << 13, kCounts = 1u << 14, kArrives = 1u << 15;  // in y, of mbarriers
-inline constexpr std::uint32_t kBlocks = 1u << 16;                                             // of waits
+inline constexpr std::uint32_t kHasResult = 1u << 12;  // in y, of atomics
+inline constexpr std::uint32_t kExpects = 1u << 13, kCounts = 1u << 14,
+                               kArrives = 1u << 15;  // in y, of mbarriers
+inline constexpr std::uint32_t kBlocks = 1u << 16;   // of waits
 inline constexpr std::int32_t kNoOperand = INT32_MAX - 1;
 // in y, of matrices; columns from bit 8 on
-inline constexpr std::uint32_t kFromRegisters = 1, kTransposedB = 4, kBfloat = 8, kTransposedA = 16, kHalfResults = 32;
+inline constexpr std::uint32_t kFromRegisters = 1, kTransposedB = 4, kBfloat = 8, kTransposedA = 16,
+                               kHalfResults = 32;
 
 enum class AtomicKind : std::uint8_t {
-  add, bit_and, bit_or, bit_xor, exchange, compare, min_signed, max_signed, min_unsigned, max_unsigned, add_float
+  add,
+  bit_and,
+  bit_or,
+  bit_xor,
+  exchange,
+  compare,
+  min_signed,
+  max_signed,
+  min_unsigned,
+  max_unsigned,
+  add_float
 };
 
 enum class Special : std::uint8_t {
-  tid_x, tid_y, tid_z, ntid_x, ntid_y, ntid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y, nctaid_z,
-  laneid, warpid, nwarpid, lanemask_lt, lanemask_le, lanemask_gt, lanemask_ge, lanemask_eq, dynamic_smem_size
+  tid_x,
+  tid_y,
+  tid_z,
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  laneid,
+  warpid,
+  nwarpid,
+  lanemask_lt,
+  lanemask_le,
+  lanemask_gt,
+  lanemask_ge,
+  lanemask_eq,
+  dynamic_smem_size
 };
 
 // Addresses of an access, for all lanes.
-void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y, std::uint64_t* out);
+void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y,
+                    std::uint64_t* out);
 // A shared access of lanes: in bounds, aligned. Throws.
 void check_shared(const Warp& w, std::uint32_t lanes, const std::uint64_t* addresses, unsigned bytes,
                   const char* what);
@@ -67,7 +99,7 @@ void store_global(Warp&, const Op&);
 void load_shared(Warp&, const Op&);
 void store_shared(Warp&, const Op&);
 void load_param(Warp&, const Op&);
-void load_any(Warp&, const Op&);   // generic and local: c says which
+void load_any(Warp&, const Op&);  // generic and local: c says which
 void store_any(Warp&, const Op&);
 void atomic(Warp&, const Op&);
 

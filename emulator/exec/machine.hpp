@@ -33,7 +33,7 @@ struct Frame {
 struct AsyncCopy {
   std::uint32_t lanes;
   std::uint32_t instruction;
-  unsigned bytes;                    // written
+  unsigned bytes;  // written
   std::array<std::uint32_t, 32> to;
   std::array<std::uint64_t, 32> from;
   std::array<std::uint32_t, 32> read;  // of those bytes; the others are zeros
@@ -53,21 +53,21 @@ struct Block;
 struct Warp {
   std::byte* bases[2] = {nullptr, nullptr};  // registers, constants
   std::uint32_t* predicates = nullptr;
-  std::uint32_t mask = 0;   // lanes that run
-  std::uint32_t live = 0;   // lanes that have not returned
-  std::int64_t pc = 0;      // of the next operation
-  bool paused = false;      // leaves the loop over operations
+  std::uint32_t mask = 0;  // lanes that run
+  std::uint32_t live = 0;  // lanes that have not returned
+  std::int64_t pc = 0;     // of the next operation
+  bool paused = false;     // leaves the loop over operations
   Block* block = nullptr;
   const Program* program = nullptr;
-  unsigned index = 0;       // in the block
+  unsigned index = 0;  // in the block
   std::uint32_t guard_saved = 0;
   std::vector<Frame> frames;
   std::vector<std::uint32_t> written;  // lanes that wrote each tracked register
 
   enum class State { ready, at_barrier, at_mbarrier, done } state = State::ready;
-  unsigned barrier = 0;             // that it waits at: number, or address of an mbarrier
+  unsigned barrier = 0;  // that it waits at: number, or address of an mbarrier
   std::uint32_t parity = 0;
-  std::int32_t reduced = -1;        // predicate that takes the result of bar.red
+  std::int32_t reduced = -1;  // predicate that takes the result of bar.red
 
   std::vector<AsyncCopy> copies;
   std::array<std::uint32_t, 32> committed{};  // groups of cp.async, by lane
@@ -105,8 +105,8 @@ struct MBarrier {
 struct NamedBarrier {
   unsigned expected = 0;  // threads; 0: nobody is here
   unsigned arrived = 0;
-  std::uint32_t warps = 0;      // that wait
-  std::uint32_t came = 0;       // that have arrived, waiting or not
+  std::uint32_t warps = 0;       // that wait
+  std::uint32_t came = 0;        // that have arrived, waiting or not
   bool any = false, all = true;  // of bar.red
   bool whole_block = false;
 };
@@ -150,8 +150,8 @@ struct Block {
 
 [[noreturn]] void fault(std::uint32_t lanes, std::uint64_t address, std::string what);
 // One of what an instruction started earlier.
-[[noreturn]] void late_fault(unsigned warp, std::uint32_t instruction, std::uint32_t lanes, std::uint64_t address,
-                             std::string what);
+[[noreturn]] void late_fault(unsigned warp, std::uint32_t instruction, std::uint32_t lanes,
+                             std::uint64_t address, std::string what);
 
 // Barriers (barriers.cpp)
 MBarrier* find_mbarrier(Block& block, std::uint32_t address);

@@ -1,5 +1,5 @@
-// ldmatrix, mma.sync and wgmma. Which lane holds which element is as the PTX manual draws it: of a 16 x 8 tile of
-// results, lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
+// ldmatrix, mma.sync and wgmma. Which lane holds which element is as the PTX manual draws it: of a 16 x 8
+// tile of results, lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
 #include <bit>
 #include <cstring>
 
@@ -10,7 +10,8 @@ namespace emulator {
 namespace {
 
 void need_whole_warp(const Warp& w, const char* what) {
-  if (w.mask != kAllLanes) fault(~w.mask, 0, std::string("divergent ") + what + ": lanes of the warp are elsewhere");
+  if (w.mask != kAllLanes)
+    fault(~w.mask, 0, std::string("divergent ") + what + ": lanes of the warp are elsewhere");
 }
 
 // A as four registers a lane: rows and depths in pairs.
@@ -28,43 +29,55 @@ void collect_a(Row&& row, std::uint16_t* a) {
 float of_half(std::uint32_t h) {
   const std::uint32_t magnitude = h & 0x7fffu;
   const float finite = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  const std::uint32_t bits = magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(finite);
+  const std::uint32_t bits =
+      magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(finite);
   return std::bit_cast<float>(bits | (h & 0x8000u) << 16);
 }
 std::uint32_t to_half(float x) {  // to nearest even
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), sign = bits >> 16 & 0x8000u,
+                      magnitude = bits & 0x7fffffffu;
   const float positive = std::bit_cast<float>(magnitude);
   if (positive != positive) return 0x7fffu;
   if (positive >= 65520.0f) return sign | 0x7c00u;
-  if (positive < 0x1p-14f) return sign | (std::bit_cast<std::uint32_t>(positive + 0.5f) - std::bit_cast<std::uint32_t>(0.5f));
+  if (positive < 0x1p-14f)
+    return sign | (std::bit_cast<std::uint32_t>(positive + 0.5f) - std::bit_cast<std::uint32_t>(0.5f));
   return sign | (((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10));
 }
 
-// 16 bytes of shared memory that a product reads.
-const std::uint8_t* chunk_at(Warp& w, const Product& p, std::uint32_t address) {
+// 16 bytes of shared memory that a product reads. Rows that nobody looks at may lack data: what was never
+// written is NaN, which shows wherever it is looked at.
+void chunk_at(Warp& w, const Product& p, std::uint32_t address, std::uint16_t* out) {
   SharedMemory& shared = w.block->shared;
   if (address < kSharedBase || address + 16 > shared.end)
-    late_fault(w.index, p.op->instruction, kAllLanes, address, "out of bounds: a product reads shared address " + std::to_string(address) + "; shared memory ends at " + std::to_string(shared.end));
-  std::uint64_t low, high;
-  std::memcpy(&low, shared.state(address), 8);
-  std::memcpy(&high, shared.state(address) + 8, 8);
-  if ((low & high) != 0x0101010101010101u || low != high) {
-    const bool flying = ((low | high) & 0x0202020202020202u) != 0;
     late_fault(w.index, p.op->instruction, kAllLanes, address,
-               flying ? "read too early: a product reads shared memory that a copy in flight writes"
-                      : "uninitialised shared memory: a product reads it");
+               "out of bounds: a product reads shared address " + std::to_string(address) +
+                   "; shared memory ends at " + std::to_string(shared.end));
+  std::memcpy(out, shared.at(address), 16);
+  const std::uint8_t* states = shared.state(address);
+  std::uint64_t low, high;
+  std::memcpy(&low, states, 8);
+  std::memcpy(&high, states + 8, 8);
+  if (low == 0x0101010101010101u && low == high) [[likely]]
+    return;
+  for (unsigned i = 0; i < 16; ++i) {
+    if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
+      late_fault(w.index, p.op->instruction, kAllLanes, address,
+                 "read too early: a product reads shared memory that a copy in flight writes");
+    if (states[i] == static_cast<std::uint8_t>(ByteState::unwritten)) out[i / 2] = 0x7fff;
   }
-  return shared.at(address);
 }
 
 // A matrix in shared memory as a descriptor has it: `rows` along the product's rows or columns, 16 deep.
 // Collected as [rows][16].
-void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transposed, unsigned first, unsigned rows, std::uint16_t* out) {
+void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transposed, unsigned first,
+             unsigned rows, std::uint16_t* out) {
   const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
   const auto leading = static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4;
   const auto stride = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
   const auto layout = static_cast<unsigned>(descriptor >> 62);
-  if ((descriptor >> 49 & 7) != 0) late_fault(w.index, p.op->instruction, kAllLanes, start, "a matrix descriptor with a base offset is not known");
+  if ((descriptor >> 49 & 7) != 0)
+    late_fault(w.index, p.op->instruction, kAllLanes, start,
+               "a matrix descriptor with a base offset is not known");
   const std::uint32_t pitch = layout == 0 ? 16 : 256u >> layout;  // 128, 64, 32 bytes of a row
   const std::uint32_t bits = layout == 0 ? 0 : (pitch / 16 - 1) << 4;
   const auto swizzle = [&](std::uint32_t address) { return address ^ (address >> 3 & bits); };
@@ -73,7 +86,7 @@ void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transpose
       for (unsigned half = 0; half < 2; ++half) {
         std::uint32_t address = start + r / 8 * stride + r % 8 * pitch;
         address += layout == 0 ? half * leading : half * 16;
-        std::memcpy(out + (r - first) * 16 + half * 8, chunk_at(w, p, swizzle(address)), 16);
+        chunk_at(w, p, swizzle(address), out + (r - first) * 16 + half * 8);
       }
     }
     return;
@@ -84,7 +97,7 @@ void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transpose
       std::uint32_t address = start + k % 8 * pitch + r % wide * 2;
       address += layout == 0 ? k / 8 * leading + r / 8 * stride : k / 8 * stride + r / wide * leading;
       std::uint16_t eight[8];
-      std::memcpy(eight, chunk_at(w, p, swizzle(address)), 16);
+      chunk_at(w, p, swizzle(address), eight);
       for (unsigned i = 0; i < 8; ++i) out[(r - first + i) * 16 + k] = eight[i];
     }
   }
@@ -131,7 +144,8 @@ void finish_first_product(Warp& w) {
 }
 
 void finish_products(Warp& w, std::uint32_t pending) {
-  while (!w.products.empty() && w.products.front().group + pending < w.products_committed) finish_first_product(w);
+  while (!w.products.empty() && w.products.front().group + pending < w.products_committed)
+    finish_first_product(w);
 }
 
 namespace handlers {
@@ -153,7 +167,9 @@ void load_matrix(Warp& w, const Op& op) {
       for (unsigned k = 0; k < 16; ++k) {
         if (states[k] == 1) continue;
         const bool flying = states[k] == static_cast<std::uint8_t>(ByteState::in_flight);
-        fault(1u << (8 * m + i), address, flying ? "read too early: a copy that is still in flight will write what ldmatrix loads" : "uninitialised shared memory: ldmatrix loads it");
+        fault(1u << (8 * m + i), address,
+              flying ? "read too early: a copy that is still in flight will write what ldmatrix loads"
+                     : "uninitialised shared memory: ldmatrix loads it");
       }
       std::memcpy(rows[i], shared.at(address), 16);
     }
@@ -176,11 +192,13 @@ void multiply(Warp& w, const Op& op) {
   collect_a([&](unsigned r) { return w.at<std::uint32_t>(list[results + r]); }, a);
   for (unsigned r = 0; r < 2; ++r)
     for (unsigned lane = 0; lane < kLanes; ++lane)
-      std::memcpy(b + lane / 4 * 16 + 2 * (lane % 4) + 8 * r, w.at<std::uint32_t>(list[results + 4 + r]) + lane, 4);
+      std::memcpy(b + lane / 4 * 16 + 2 * (lane % 4) + 8 * r,
+                  w.at<std::uint32_t>(list[results + 4 + r]) + lane, 4);
   float d[16 * 8];
   const std::int32_t* c = list + results + 6;
   for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
-    d[at] = half ? of_half(w.at<std::uint32_t>(c[r / 2])[lane] >> 16 * (r & 1) & 0xffffu) : w.at<float>(c[r])[lane];
+    d[at] = half ? of_half(w.at<std::uint32_t>(c[r / 2])[lane] >> 16 * (r & 1) & 0xffffu)
+                 : w.at<float>(c[r])[lane];
   });
   best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, w.program->tensor_core);
   for_results(8, [&](unsigned r, unsigned lane, unsigned at) {

@@ -1,7 +1,9 @@
-// Loads and stores: every address is checked for bounds, alignment and, where it is read, for having been written.
+// Loads and stores: every address is checked for bounds, alignment and, where it is read, for having been
+// written.
 #include <cstring>
 
 #include "emulator/exec/handlers.hpp"
+#include "emulator/exec/rows.hpp"
 
 namespace emulator {
 namespace {
@@ -9,30 +11,35 @@ namespace {
 std::string bytes_of(unsigned n) { return n == 1 ? "1 byte" : std::to_string(n) + " bytes"; }
 
 template <unsigned kBytes>
-bool all_written(const std::uint8_t* states) {
+bool few_written(const std::uint8_t* states) {
   for (unsigned i = 0; i < kBytes; ++i)
     if (states[i] != 1) return false;
   return true;
 }
 template <>
-bool all_written<4>(const std::uint8_t* states) {
+bool few_written<4>(const std::uint8_t* states) {
   std::uint32_t x;
   std::memcpy(&x, states, 4);
   return x == 0x01010101u;
 }
 template <>
-bool all_written<8>(const std::uint8_t* states) {
+bool few_written<8>(const std::uint8_t* states) {
   std::uint64_t x;
   std::memcpy(&x, states, 8);
   return x == 0x0101010101010101u;
 }
 bool written(const std::uint8_t* states, unsigned bytes) {
   switch (bytes) {
-    case 1: return states[0] == 1;
-    case 2: return all_written<2>(states);
-    case 4: return all_written<4>(states);
-    case 8: return all_written<8>(states);
-    default: return all_written<8>(states) && all_written<8>(states + 8);
+    case 1:
+      return states[0] == 1;
+    case 2:
+      return few_written<2>(states);
+    case 4:
+      return few_written<4>(states);
+    case 8:
+      return few_written<8>(states);
+    default:
+      return few_written<8>(states) && few_written<8>(states + 8);
   }
 }
 
@@ -40,9 +47,11 @@ bool written(const std::uint8_t* states, unsigned bytes) {
 std::string why_not_readable(const std::uint8_t* states, unsigned bytes) {
   for (unsigned i = 0; i < bytes; ++i) {
     const auto state = static_cast<ByteState>(states[i]);
-    if (state == ByteState::barrier) return "mbarrier misuse: a plain load of " + bytes_of(bytes) + " from an mbarrier";
+    if (state == ByteState::barrier)
+      return "mbarrier misuse: a plain load of " + bytes_of(bytes) + " from an mbarrier";
     if (state == ByteState::in_flight)
-      return "read too early: a copy that is still in flight will write the " + bytes_of(bytes) + " that are loaded";
+      return "read too early: a copy that is still in flight will write the " + bytes_of(bytes) +
+             " that are loaded";
   }
   return "uninitialised shared memory: a load of " + bytes_of(bytes) + " that nothing was written to";
 }
@@ -100,7 +109,8 @@ void store_lanes(Warp& w, const Op& op, const AccessForm& form, Pointer&& pointe
 
 }  // namespace
 
-void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y, std::uint64_t* out) {
+void find_addresses(const Warp& w, std::int32_t base, std::int64_t offset, std::uint32_t y,
+                    std::uint64_t* out) {
   const auto add = static_cast<std::uint64_t>(offset);
   if ((y & kNoBase) != 0) {
     for (unsigned i = 0; i < kLanes; ++i) out[i] = add;
@@ -129,10 +139,12 @@ void check_shared(const Warp& w, std::uint32_t lanes, const std::uint64_t* addre
     return;
   const std::uint32_t bad = outside != 0 ? outside : askew;
   const std::uint64_t at = addresses[__builtin_ctz(bad)];
-  const std::string access = std::string(what) + " of " + bytes_of(bytes) + " at shared address " + std::to_string(at);
+  const std::string access =
+      std::string(what) + " of " + bytes_of(bytes) + " at shared address " + std::to_string(at);
   if (outside == 0) fault(bad, at, "misaligned: " + access);
-  fault(bad, at, "out of bounds: " + access + "; the block's shared memory is " + std::to_string(kSharedBase) + " to " +
-                     std::to_string(end));
+  fault(bad, at,
+        "out of bounds: " + access + "; the block's shared memory is " + std::to_string(kSharedBase) +
+            " to " + std::to_string(end));
 }
 
 const MemoryRange& check_global(Warp& w, const Op& op, unsigned lane, std::uint64_t address, unsigned bytes,
@@ -143,14 +155,40 @@ const MemoryRange& check_global(Warp& w, const Op& op, unsigned lane, std::uint6
   if (!memory.holds(static_cast<int>(last), address, bytes)) {
     const int found = memory.find(address);
     if (!memory.holds(found, address, bytes))
-      fault(1u << lane, address,
-            "out of bounds: " + std::string(what) + " of " + bytes_of(bytes) + ", " + memory.describe(address));
+      fault(
+          1u << lane, address,
+          "out of bounds: " + std::string(what) + " of " + bytes_of(bytes) + ", " + memory.describe(address));
     last = static_cast<std::uint32_t>(found);
   }
   if ((address & (bytes - 1)) != 0)
-    fault(1u << lane, address, "misaligned: " + std::string(what) + " of " + bytes_of(bytes) + " in global memory");
+    fault(1u << lane, address,
+          "misaligned: " + std::string(what) + " of " + bytes_of(bytes) + " in global memory");
   return memory.ranges[last];
 }
+
+namespace {
+
+// The allocation that holds all that a warp accesses in a pattern, or null: then lanes are looked at one by
+// one.
+const MemoryRange* whole_range(Warp& w, const Op& op, const std::uint64_t* at, std::uint64_t bytes,
+                               unsigned align) {
+  Block& block = *w.block;
+  const MemorySnapshot& memory = *block.grid->memory;
+  std::uint32_t& last = block.ranges[static_cast<std::size_t>(&op - w.program->code.data())];
+  if (!memory.holds(static_cast<int>(last), at[0], bytes)) {
+    const int found = memory.find(at[0]);
+    if (!memory.holds(found, at[0], bytes)) return nullptr;
+    last = static_cast<std::uint32_t>(found);
+  }
+  return (at[0] & (align - 1)) == 0 ? &memory.ranges[last] : nullptr;
+}
+
+// Where a whole warp's shared access lies, or null.
+bool whole_shared(const Warp& w, const std::uint64_t* at, std::uint64_t bytes, unsigned align) {
+  return at[0] >= kSharedBase && at[0] + bytes <= w.block->shared.end && (at[0] & (align - 1)) == 0;
+}
+
+}  // namespace
 
 namespace handlers {
 
@@ -159,6 +197,13 @@ void load_global(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
+  const Pattern pattern = pattern_of(w, at, bytes);
+  if (pattern != Pattern::scattered) {
+    const std::uint64_t all = pattern == Pattern::uniform ? bytes : std::uint64_t{bytes} * kLanes;
+    const MemoryRange* range = whole_range(w, op, at, all, bytes);
+    if (range != nullptr && all_written(range->states + (at[0] - range->first), all))
+      return load_rows(w, op, form, reinterpret_cast<const std::uint8_t*>(at[0]), pattern);
+  }
   load_lanes(w, op, form, [&](unsigned lane) {
     const MemoryRange& range = check_global(w, op, lane, at[lane], bytes, "a load");
     if (!written(range.states + (at[lane] - range.first), bytes))
@@ -184,8 +229,15 @@ void load_shared(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
-  check_shared(w, w.mask, at, bytes, "a load");
   SharedMemory& shared = w.block->shared;
+  const Pattern pattern = pattern_of(w, at, bytes);
+  if (pattern != Pattern::scattered) {
+    const std::uint64_t all = pattern == Pattern::uniform ? bytes : std::uint64_t{bytes} * kLanes;
+    const auto first = static_cast<std::uint32_t>(at[0]);
+    if (whole_shared(w, at, all, bytes) && all_written(shared.state(first), all))
+      return load_rows(w, op, form, shared.at(first), pattern);
+  }
+  check_shared(w, w.mask, at, bytes, "a load");
   load_lanes(w, op, form, [&](unsigned lane) {
     const auto address = static_cast<std::uint32_t>(at[lane]);
     const std::uint8_t* states = shared.state(address);
@@ -199,14 +251,26 @@ void store_shared(Warp& w, const Op& op) {
   const unsigned bytes = form.bytes * form.vector;
   std::uint64_t at[kLanes];
   find_addresses(w, op.a, op.value, op.y, at);
-  check_shared(w, w.mask, at, bytes, "a store");
   SharedMemory& shared = w.block->shared;
+  if (bytes == 4 && !form.wide && pattern_of(w, at, bytes) == Pattern::contiguous &&
+      whole_shared(w, at, 128, 4)) {
+    const auto first = static_cast<std::uint32_t>(at[0]);
+    std::uint8_t worst = 0;
+    for (unsigned i = 0; i < 128; ++i) worst |= shared.state(first)[i];
+    if (worst <= 1) {
+      std::memset(shared.state(first), 1, 128);
+      std::memcpy(shared.at(first), w.at<std::uint32_t>(w.program->lists[op.x]), 128);
+      return;
+    }
+  }
+  check_shared(w, w.mask, at, bytes, "a store");
   store_lanes(w, op, form, [&](unsigned lane) {
     const auto address = static_cast<std::uint32_t>(at[lane]);
     std::uint8_t* states = shared.state(address);
     for (unsigned i = 0; i < bytes; ++i) {
       if (states[i] == static_cast<std::uint8_t>(ByteState::barrier))
-        fault(1u << lane, address, "mbarrier misuse: a plain store of " + bytes_of(bytes) + " over an mbarrier");
+        fault(1u << lane, address,
+              "mbarrier misuse: a plain store of " + bytes_of(bytes) + " over an mbarrier");
       if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
         fault(1u << lane, address, "written too early: a copy that is still in flight will write here, too");
     }
@@ -223,9 +287,11 @@ void load_param(Warp& w, const Op& op) {
   const std::vector<std::byte>& params = w.block->grid->launch->params;
   load_lanes(w, op, form, [&](unsigned lane) {
     if (at[lane] + bytes > params.size() || at[lane] + bytes < at[lane])
-      fault(1u << lane, at[lane], "out of bounds: a load of " + bytes_of(bytes) + " from the parameters, which have " +
-                                      bytes_of(static_cast<unsigned>(params.size())));
-    if (at[lane] % bytes != 0) fault(1u << lane, at[lane], "misaligned: a load of " + bytes_of(bytes) + " from the parameters");
+      fault(1u << lane, at[lane],
+            "out of bounds: a load of " + bytes_of(bytes) + " from the parameters, which have " +
+                bytes_of(static_cast<unsigned>(params.size())));
+    if (at[lane] % bytes != 0)
+      fault(1u << lane, at[lane], "misaligned: a load of " + bytes_of(bytes) + " from the parameters");
     return reinterpret_cast<const std::uint8_t*>(params.data()) + at[lane];
   });
 }

@@ -19,9 +19,9 @@ struct Warp;
 struct Op;
 using Handler = void (*)(Warp&, const Op&);
 
-// Operands are byte offsets into a warp's registers, where each has 32 lanes of 4 or 8 bytes side by side, or,
-// with the top bit set, into the program's constants, laid out alike. Predicates are numbers of lane masks, doubled,
-// plus one where negated.
+// Operands are byte offsets into a warp's registers, where each has 32 lanes of 4 or 8 bytes side by side,
+// or, with the top bit set, into the program's constants, laid out alike. Predicates are numbers of lane
+// masks, doubled, plus one where negated.
 struct Op {
   Handler run = nullptr;
   std::int32_t d = 0, a = 0, b = 0, c = 0;
@@ -60,14 +60,14 @@ struct Program {
   std::vector<Op> code;
   std::vector<std::int32_t> lists;
   std::vector<ConstantRow> constants;
-  std::vector<Place> places;           // by instruction
-  std::size_t register_bytes = 0;      // of a warp
-  std::size_t predicates = 2;          // 0: no lane, 1: all lanes
-  std::size_t tracked = 0;             // registers that some path reads before it writes them
+  std::vector<Place> places;       // by instruction
+  std::size_t register_bytes = 0;  // of a warp
+  std::size_t predicates = 2;      // 0: no lane, 1: all lanes
+  std::size_t tracked = 0;         // registers that some path reads before it writes them
   std::uint32_t static_shared_end = kSharedBase;
   std::uint32_t dynamic_shared_start = kSharedBase;
   std::size_t param_bytes = 0;
-  std::size_t local_bytes = 0;         // of a thread
+  std::size_t local_bytes = 0;  // of a thread
   TensorCore tensor_core;
 };
 

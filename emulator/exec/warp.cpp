@@ -18,7 +18,8 @@ void check_members(const Warp& w, std::int32_t members) {
   const u32* m = w.at<u32>(members);
   for (u32 rest = w.mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
-    if ((m[lane] >> lane & 1u) == 0) fault(1u << lane, 0, "a lane runs a .sync instruction whose mask does not name it");
+    if ((m[lane] >> lane & 1u) == 0)
+      fault(1u << lane, 0, "a lane runs a .sync instruction whose mask does not name it");
     const u32 missing = m[lane] & w.live & ~w.mask;
     if (missing != 0) fault(missing, 0, "divergent .sync: its mask names lanes that are elsewhere");
   }
@@ -36,27 +37,69 @@ void special(Warp& w, const Op& op) {
   for (unsigned i = 0; i < kLanes; ++i) {
     const unsigned thread = w.index * kLanes + i;
     switch (static_cast<Special>(op.c)) {
-      case Special::tid_x: r[i] = thread % launch.block[0]; break;
-      case Special::tid_y: r[i] = thread / launch.block[0] % launch.block[1]; break;
-      case Special::tid_z: r[i] = thread / launch.block[0] / launch.block[1]; break;
-      case Special::ntid_x: r[i] = launch.block[0]; break;
-      case Special::ntid_y: r[i] = launch.block[1]; break;
-      case Special::ntid_z: r[i] = launch.block[2]; break;
-      case Special::ctaid_x: r[i] = block.index[0]; break;
-      case Special::ctaid_y: r[i] = block.index[1]; break;
-      case Special::ctaid_z: r[i] = block.index[2]; break;
-      case Special::nctaid_x: r[i] = launch.grid[0]; break;
-      case Special::nctaid_y: r[i] = launch.grid[1]; break;
-      case Special::nctaid_z: r[i] = launch.grid[2]; break;
-      case Special::laneid: r[i] = i; break;
-      case Special::warpid: r[i] = w.index; break;
-      case Special::nwarpid: r[i] = static_cast<u32>(block.warps.size()); break;
-      case Special::lanemask_lt: r[i] = (1u << i) - 1; break;
-      case Special::lanemask_le: r[i] = (1u << i) | ((1u << i) - 1); break;
-      case Special::lanemask_gt: r[i] = ~((1u << i) | ((1u << i) - 1)); break;
-      case Special::lanemask_ge: r[i] = ~((1u << i) - 1); break;
-      case Special::lanemask_eq: r[i] = 1u << i; break;
-      case Special::dynamic_smem_size: r[i] = static_cast<u32>(launch.dynamic_shared_bytes); break;
+      case Special::tid_x:
+        r[i] = thread % launch.block[0];
+        break;
+      case Special::tid_y:
+        r[i] = thread / launch.block[0] % launch.block[1];
+        break;
+      case Special::tid_z:
+        r[i] = thread / launch.block[0] / launch.block[1];
+        break;
+      case Special::ntid_x:
+        r[i] = launch.block[0];
+        break;
+      case Special::ntid_y:
+        r[i] = launch.block[1];
+        break;
+      case Special::ntid_z:
+        r[i] = launch.block[2];
+        break;
+      case Special::ctaid_x:
+        r[i] = block.index[0];
+        break;
+      case Special::ctaid_y:
+        r[i] = block.index[1];
+        break;
+      case Special::ctaid_z:
+        r[i] = block.index[2];
+        break;
+      case Special::nctaid_x:
+        r[i] = launch.grid[0];
+        break;
+      case Special::nctaid_y:
+        r[i] = launch.grid[1];
+        break;
+      case Special::nctaid_z:
+        r[i] = launch.grid[2];
+        break;
+      case Special::laneid:
+        r[i] = i;
+        break;
+      case Special::warpid:
+        r[i] = w.index;
+        break;
+      case Special::nwarpid:
+        r[i] = static_cast<u32>(block.warps.size());
+        break;
+      case Special::lanemask_lt:
+        r[i] = (1u << i) - 1;
+        break;
+      case Special::lanemask_le:
+        r[i] = (1u << i) | ((1u << i) - 1);
+        break;
+      case Special::lanemask_gt:
+        r[i] = ~((1u << i) | ((1u << i) - 1));
+        break;
+      case Special::lanemask_ge:
+        r[i] = ~((1u << i) - 1);
+        break;
+      case Special::lanemask_eq:
+        r[i] = 1u << i;
+        break;
+      case Special::dynamic_smem_size:
+        r[i] = static_cast<u32>(launch.dynamic_shared_bytes);
+        break;
     }
   }
   keep(w, op.d, r);
@@ -72,7 +115,8 @@ void window(Warp& w, const Op& op) {
     if (op.c == 0) {
       r[i] = a[i] + base;
     } else {
-      if ((a[i] & kWindowMask) != base) fault(1u << i, a[i], "cvta.to: a generic address that is not in the space it is taken to");
+      if ((a[i] & kWindowMask) != base)
+        fault(1u << i, a[i], "cvta.to: a generic address that is not in the space it is taken to");
       r[i] = a[i] - base;
     }
   }
@@ -102,7 +146,8 @@ void pack_32(Warp& w, const Op& op) {
 void unpack_32(Warp& w, const Op& op) {
   const u64* a = w.at<u64>(op.a);
   u32 low[kLanes], high[kLanes];
-  for (unsigned i = 0; i < kLanes; ++i) low[i] = static_cast<u32>(a[i]), high[i] = static_cast<u32>(a[i] >> 32);
+  for (unsigned i = 0; i < kLanes; ++i)
+    low[i] = static_cast<u32>(a[i]), high[i] = static_cast<u32>(a[i] >> 32);
   if ((op.y & 1) != 0) keep(w, op.d, low);
   if ((op.y & 2) != 0) keep(w, op.b, high);
 }
@@ -160,8 +205,8 @@ void logic_3(Warp& w, const Op& op) {
   keep(w, op.d, r);
 }
 
-// d: result; a: value; b: lane or distance; c: segment and clamp; x: members; y: mode (0 up, 1 down, 2 bfly, 3 idx);
-// value: predicate that says whether the source was in range, or -1
+// d: result; a: value; b: lane or distance; c: segment and clamp; x: members; y: mode (0 up, 1 down, 2 bfly,
+// 3 idx); value: predicate that says whether the source was in range, or -1
 void shuffle(Warp& w, const Op& op) {
   check_members(w, static_cast<std::int32_t>(op.x));
   const u32 *a = w.at<u32>(op.a), *b = w.at<u32>(op.b), *c = w.at<u32>(op.c);
@@ -172,10 +217,22 @@ void shuffle(Warp& w, const Op& op) {
     u32 from = i;
     bool inside = false;
     switch (op.y) {
-      case 0: from = i - by; inside = static_cast<std::int32_t>(from) >= static_cast<std::int32_t>(last); break;
-      case 1: from = i + by; inside = from <= last; break;
-      case 2: from = i ^ by; inside = from <= last; break;
-      default: from = first | (by & ~segment); inside = from <= last; break;
+      case 0:
+        from = i - by;
+        inside = static_cast<std::int32_t>(from) >= static_cast<std::int32_t>(last);
+        break;
+      case 1:
+        from = i + by;
+        inside = from <= last;
+        break;
+      case 2:
+        from = i ^ by;
+        inside = from <= last;
+        break;
+      default:
+        from = first | (by & ~segment);
+        inside = from <= last;
+        break;
     }
     if (!inside) from = i;
     in_range |= (inside ? 1u : 0u) << i;
@@ -210,14 +267,30 @@ void reduce(Warp& w, const Op& op) {
   for (u32 rest = w.mask & (w.mask - 1); rest != 0; rest &= rest - 1) {
     const u32 x = a[__builtin_ctz(rest)];
     switch (op.y) {
-      case 0: all &= x; break;
-      case 1: all |= x; break;
-      case 2: all ^= x; break;
-      case 3: all += x; break;
-      case 4: all = s(x) < s(all) ? x : all; break;
-      case 5: all = s(x) > s(all) ? x : all; break;
-      case 6: all = x < all ? x : all; break;
-      default: all = x > all ? x : all; break;
+      case 0:
+        all &= x;
+        break;
+      case 1:
+        all |= x;
+        break;
+      case 2:
+        all ^= x;
+        break;
+      case 3:
+        all += x;
+        break;
+      case 4:
+        all = s(x) < s(all) ? x : all;
+        break;
+      case 5:
+        all = s(x) > s(all) ? x : all;
+        break;
+      case 6:
+        all = x < all ? x : all;
+        break;
+      default:
+        all = x > all ? x : all;
+        break;
     }
   }
   u32 r[kLanes];

@@ -7,7 +7,9 @@
 namespace emulator {
 
 bool is_branch(const Instruction& in) { return in.form == "bra" || in.form == "bra.uni"; }
-bool is_return(const Instruction& in) { return in.form == "ret" || in.form == "exit" || in.form == "ret.uni"; }
+bool is_return(const Instruction& in) {
+  return in.form == "ret" || in.form == "exit" || in.form == "ret.uni";
+}
 
 namespace {
 
@@ -108,16 +110,45 @@ std::vector<BasicBlock> find_blocks(const Body& body, std::string_view file) {
 
 namespace {
 
-bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
 
 // Opcodes whose first operand is not a result.
 bool has_no_result(std::string_view form) {
-  for (const std::string_view start :
-       {"st.", "red.", "bar.sync", "bar.arrive", "bar.warp", "barrier.cta.sync", "barrier.cta.arrive",
-        "barrier.sync", "barrier.arrive", "bra", "ret", "exit", "cp.", "mbarrier.init", "mbarrier.inval",
-        "mbarrier.expect_tx", "mbarrier.complete_tx", "fence", "membar", "prefetch", "wgmma.fence",
-        "wgmma.commit", "wgmma.wait", "setmaxnreg", "griddepcontrol", "trap", "nanosleep", "stmatrix",
-        "createpolicy.none", "applypriority", "discard", "pmevent", "brkpt"})
+  for (const std::string_view start : {"st.",
+                                       "red.",
+                                       "bar.sync",
+                                       "bar.arrive",
+                                       "bar.warp",
+                                       "barrier.cta.sync",
+                                       "barrier.cta.arrive",
+                                       "barrier.sync",
+                                       "barrier.arrive",
+                                       "bra",
+                                       "ret",
+                                       "exit",
+                                       "cp.",
+                                       "mbarrier.init",
+                                       "mbarrier.inval",
+                                       "mbarrier.expect_tx",
+                                       "mbarrier.complete_tx",
+                                       "fence",
+                                       "membar",
+                                       "prefetch",
+                                       "wgmma.fence",
+                                       "wgmma.commit",
+                                       "wgmma.wait",
+                                       "setmaxnreg",
+                                       "griddepcontrol",
+                                       "trap",
+                                       "nanosleep",
+                                       "stmatrix",
+                                       "createpolicy.none",
+                                       "applypriority",
+                                       "discard",
+                                       "pmevent",
+                                       "brkpt"})
     if (starts_with(form, start)) return true;
   return false;
 }

@@ -9,9 +9,9 @@
 namespace emulator {
 
 struct BasicBlock {
-  int first = 0, end = 0;         // instructions
-  std::vector<int> next;          // blocks; the number of blocks stands for the end of the program
-  int meets_at = -1;              // the block where all paths from here meet again; -1: only at the end
+  int first = 0, end = 0;  // instructions
+  std::vector<int> next;   // blocks; the number of blocks stands for the end of the program
+  int meets_at = -1;       // the block where all paths from here meet again; -1: only at the end
 };
 
 // The last instruction of a block branches, returns or falls through. Code may end in a label.
@@ -27,9 +27,9 @@ bool is_return(const Instruction& instruction);
 
 // Where each register's value is kept. Two registers share a slot when they are never alive at once.
 struct Slots {
-  std::vector<int> of;                     // by register; in its kind's numbering; -1: never written or read
+  std::vector<int> of;  // by register; in its kind's numbering; -1: never written or read
   int words = 0, doubles = 0, predicates = 0;  // how many of each kind
-  std::vector<bool> maybe_unwritten;       // some path reads it before any write
+  std::vector<bool> maybe_unwritten;           // some path reads it before any write
 };
 Slots allocate_slots(const Body& body, const std::vector<BasicBlock>& blocks);
 

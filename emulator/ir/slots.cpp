@@ -98,8 +98,9 @@ void Analysis::find_flying() {
   }
 }
 
-// In half steps: an instruction reads at 2 i and writes at 2 i + 1, so a result may take the slot of an operand
-// that ends there. Not where there are several results: the first would be written over the second's operand.
+// In half steps: an instruction reads at 2 i and writes at 2 i + 1, so a result may take the slot of an
+// operand that ends there. Not where there are several results: the first would be written over the second's
+// operand.
 std::vector<Lifetime> Analysis::lifetimes() const {
   std::vector<Lifetime> out(body.registers.size());
   const auto cover_all = [&](const Bits& bits, int at) {
@@ -137,7 +138,8 @@ std::vector<Lifetime> Analysis::lifetimes() const {
 int pack(const std::vector<int>& registers, const std::vector<Lifetime>& lives, std::vector<int>& of) {
   std::vector<int> order = registers;
   std::sort(order.begin(), order.end(), [&](int x, int y) { return lives[x].first < lives[y].first; });
-  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> busy;  // end, slot
+  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>>
+      busy;  // end, slot
   std::priority_queue<int, std::vector<int>, std::greater<>> free;
   int count = 0;
   for (const int r : order) {
@@ -173,7 +175,9 @@ Slots allocate_slots(const Body& body, const std::vector<BasicBlock>& blocks) {
     if (lives[r].first < 0) continue;
     if (!blocks.empty() && test(analysis.live_in[0], static_cast<int>(r))) slots.maybe_unwritten[r] = true;
     const RegisterType type = body.registers[r];
-    auto& kind = type == RegisterType::predicate ? predicates : type == RegisterType::bits64 ? doubles : words;
+    auto& kind = type == RegisterType::predicate ? predicates
+                 : type == RegisterType::bits64  ? doubles
+                                                 : words;
     kind.push_back(static_cast<int>(r));
   }
   slots.words = pack(words, lives, slots.of);

@@ -201,10 +201,17 @@ Operand BodyParser::number() {
   const Token t = lexer_.take();
   Operand out;
   switch (t.kind) {
-    case Token::Kind::integer: out.kind = Operand::Kind::integer; break;
-    case Token::Kind::float32: out.kind = Operand::Kind::float32; break;
-    case Token::Kind::float64: out.kind = Operand::Kind::float64; break;
-    default: lexer_.fail("expected an operand, found '" + std::string(t.text) + "'");
+    case Token::Kind::integer:
+      out.kind = Operand::Kind::integer;
+      break;
+    case Token::Kind::float32:
+      out.kind = Operand::Kind::float32;
+      break;
+    case Token::Kind::float64:
+      out.kind = Operand::Kind::float64;
+      break;
+    default:
+      lexer_.fail("expected an operand, found '" + std::string(t.text) + "'");
   }
   if (negative && out.kind != Operand::Kind::integer) lexer_.fail("a sign before the bits of a number");
   out.value = static_cast<std::int64_t>(negative ? ~t.bits + 1 : t.bits);

@@ -42,8 +42,8 @@ void parse_initial(Lexer& lexer, Variable& variable, std::size_t element) {
     const bool negative = lexer.peek().is('-');
     if (negative) lexer.take();
     const Token t = lexer.take();
-    const bool number = t.kind == Token::Kind::integer || t.kind == Token::Kind::float32 ||
-                        t.kind == Token::Kind::float64;
+    const bool number =
+        t.kind == Token::Kind::integer || t.kind == Token::Kind::float32 || t.kind == Token::Kind::float64;
     if (!number) lexer.fail("an initial value that is not a number");
     const std::uint64_t bits = negative ? ~t.bits + 1 : t.bits;
     for (std::size_t i = 0; i < element; ++i)

@@ -89,7 +89,8 @@ void Lexer::word() {
   while (at_ < text_.size()) {
     if (in_word(text_[at_])) {
       ++at_;
-    } else if (text_[at_] == ':' && at_ + 2 < text_.size() && text_[at_ + 1] == ':' && in_word(text_[at_ + 2])) {
+    } else if (text_[at_] == ':' && at_ + 2 < text_.size() && text_[at_ + 1] == ':' &&
+               in_word(text_[at_ + 2])) {
       at_ += 2;
     } else {
       break;

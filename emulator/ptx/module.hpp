@@ -14,7 +14,18 @@ namespace emulator {
 enum class RegisterType : std::uint8_t { predicate, bits16, bits32, bits64 };
 
 struct Operand {
-  enum class Kind : std::uint8_t { reg, special, integer, float32, float64, symbol, address, list, label, sink };
+  enum class Kind : std::uint8_t {
+    reg,
+    special,
+    integer,
+    float32,
+    float64,
+    symbol,
+    address,
+    list,
+    label,
+    sink
+  };
   Kind kind = Kind::sink;
   bool negated = false;        // !%p
   int reg = -1;                // reg; the base of an address, if it has one
@@ -41,8 +52,8 @@ struct Variable {
   Space space;
   std::size_t bytes = 0;
   std::size_t align = 1;
-  bool is_dynamic = false;             // extern .shared name[]: as long as the launch says
-  std::vector<std::uint8_t> initial;   // of .global and .const
+  bool is_dynamic = false;            // extern .shared name[]: as long as the launch says
+  std::vector<std::uint8_t> initial;  // of .global and .const
 };
 
 struct Body {

@@ -7,7 +7,8 @@ namespace emulator {
 namespace {
 
 TEST(Run, EveryThreadKnowsItsPlace) {
-  Snippet s(R"(mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.s32 %r4, %r2, %r3, %r1;
+  Snippet s(
+      R"(mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.s32 %r4, %r2, %r3, %r1;
     mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], %r4;)");
   const auto out = s.run(4, 64, 256);
   for (unsigned i = 0; i < 256; ++i) ASSERT_EQ(out[i], i);

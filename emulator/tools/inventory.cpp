@@ -1,5 +1,5 @@
-// All instruction forms of PTX files, with how often each occurs and where first; and whether the emulator can run
-// their entries: tessera-ptx-inventory a.ptx b.ptx ...
+// All instruction forms of PTX files, with how often each occurs and where first; and whether the emulator
+// can run their entries: tessera-ptx-inventory a.ptx b.ptx ...
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -42,7 +42,7 @@ int main(int count, char** files) {
   }
   for (const auto& [form, found] : forms)
     std::printf("%9ld  %-60s %s\n", found.times, form.c_str(), found.place.c_str());
-  std::printf("%zu entries, %zu forms, %d not understood; registers of a warp take up to %zu KiB\n", entries, forms.size(),
-              refused, most_bytes >> 10);
+  std::printf("%zu entries, %zu forms, %d not understood; registers of a warp take up to %zu KiB\n", entries,
+              forms.size(), refused, most_bytes >> 10);
   return refused == 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
-// Arithmetic forms: what each takes and gives, and the function that does it for 32 lanes. They are compiled twice,
-// for any x86-64 (or other) processor and for those with AVX2 and FMA; tables are chosen when the program starts.
+// Arithmetic forms: what each takes and gives, and the function that does it for 32 lanes. They are compiled
+// twice, for any x86-64 (or other) processor and for those with AVX2 and FMA; tables are chosen when the
+// program starts.
 #pragma once
 
 #include <span>
@@ -18,15 +19,15 @@ struct Form {
 
 // A product of 16 x 16 by 16 x columns elements on one warp's accumulators, as the tensor cores round it.
 // a: [16][16] rows, b: [columns][16], both as 16-bit patterns; d: [16][columns] floats, added to.
-using MultiplyTile = void (*)(const std::uint16_t* a, const std::uint16_t* b, float* d, int columns, bool is_bfloat,
-                              const TensorCore& numbers);
+using MultiplyTile = void (*)(const std::uint16_t* a, const std::uint16_t* b, float* d, int columns,
+                              bool is_bfloat, const TensorCore& numbers);
 
 struct LaneTable {
   std::span<const std::span<const Form>> forms;
   MultiplyTile multiply;
 };
 const LaneTable& plain_lanes();
-const LaneTable& avx2_lanes();   // only where the processor has it
+const LaneTable& avx2_lanes();  // only where the processor has it
 const LaneTable& best_lanes();
 const Form* find_form(std::string_view name);
 
