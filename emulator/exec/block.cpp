@@ -60,6 +60,21 @@ void BlockRunner::start(std::uint64_t number) {
 
 std::vector<Report> BlockRunner::run(std::uint64_t number) {
   start(number);
+  return proceed();
+}
+
+std::vector<Report> BlockRunner::resume() {
+  for (Warp& w : block_.warps)
+    if (w.state == Warp::State::at_dependency) w.state = Warp::State::ready;
+  return proceed();
+}
+
+bool BlockRunner::waits_for_dependencies() const {
+  return std::any_of(block_.warps.begin(), block_.warps.end(),
+                     [](const Warp& w) { return w.state == Warp::State::at_dependency; });
+}
+
+std::vector<Report> BlockRunner::proceed() {
   running_ = nullptr;
   try {
     while (true) {
@@ -71,8 +86,9 @@ std::vector<Report> BlockRunner::run(std::uint64_t number) {
       }
       if (all_done) break;
       if (ready_.empty()) {
-        if (!finish_something()) deadlock();
-        continue;
+        if (finish_something()) continue;
+        if (waits_for_dependencies()) return {};
+        deadlock();
       }
       running_ = &block_.warps[ready_[block_.random.below(static_cast<unsigned>(ready_.size()))]];
       step();

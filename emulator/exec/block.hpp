@@ -9,12 +9,16 @@ namespace emulator {
 class BlockRunner {
  public:
   explicit BlockRunner(const Grid& grid);
-  // Returns what went wrong; empty: nothing did.
+  // Returns what went wrong; empty: nothing did. While the launch before it runs (Grid::early), it stops
+  // where all warps wait for the end of that, and goes on with resume().
   std::vector<Report> run(std::uint64_t number);
+  std::vector<Report> resume();
   std::uint64_t steps() const { return steps_; }
 
  private:
   void start(std::uint64_t number);
+  std::vector<Report> proceed();
+  bool waits_for_dependencies() const;
   void step();
   bool finish_something();
   void finish_by_chance();

@@ -124,6 +124,12 @@ void mark_written(Warp& w, const Op& op) { w.written[op.x] |= w.mask; }
 
 void nothing(Warp&, const Op&) {}
 
+void wait_for_dependencies(Warp& w, const Op&) {
+  if (!w.block->grid->early) return;
+  w.state = Warp::State::at_dependency;
+  w.paused = true;
+}
+
 void trap(Warp& w, const Op&) { fault(w.mask, 0, "trap: the program says that this must not happen"); }
 
 }  // namespace handlers

@@ -254,21 +254,25 @@ void Decoder::mbarrier(const Instruction& in) {
 }
 
 // Blocks run their warps one instruction at a time, so every store is seen at once: fences do nothing.
-// Kernels of a stream run one after the other.
 void Decoder::nothing(const Instruction& in) {
   const std::string_view f = in.form;
   for (const std::string_view known :
        {"fence.mbarrier_init.release.cluster", "fence.proxy.async", "fence.proxy.async.shared::cta",
         "fence.proxy.async.global", "fence.sc.cta", "fence.sc.gpu", "fence.acq_rel.cta", "fence.acq_rel.gpu",
         "fence.acq_rel.cluster", "fence.acq_rel.sys", "membar.cta", "membar.gl", "membar.sys",
-        "griddepcontrol.wait", "griddepcontrol.launch_dependents", "nanosleep.u32"}) {
+        "griddepcontrol.launch_dependents", "nanosleep.u32"}) {
     if (f == known) {
+      program_->lets_dependents_start |= f == "griddepcontrol.launch_dependents";
       emit(handlers::nothing);
       return;
     }
   }
   if (f == "setmaxnreg.dec.sync.aligned.u32" || f == "setmaxnreg.inc.sync.aligned.u32") {
     emit(handlers::whole_warp);
+    return;
+  }
+  if (f == "griddepcontrol.wait") {
+    emit(handlers::wait_for_dependencies);
     return;
   }
   if (f != "trap") unknown(in);

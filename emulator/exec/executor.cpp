@@ -30,6 +30,18 @@ std::string Report::text() const {
 
 namespace {
 
+// The first blocks of a launch, one runner each.
+struct StartedBlocks : Started {
+  Grid grid;
+  MemorySnapshot memory;
+  std::vector<std::unique_ptr<BlockRunner>> runners;
+  std::vector<Report> reports;
+};
+
+std::uint64_t blocks_of(const Launch& launch) {
+  return std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+}
+
 class PtxExecutor : public Executor {
  public:
   PtxExecutor(const DeviceDescription& device, const Settings& settings)
@@ -60,6 +72,8 @@ class PtxExecutor : public Executor {
 
   GlobalMemory& memory() override { return memory_; }
   std::vector<Report> run(const Launch& launch) override;
+  std::unique_ptr<Started> start(const Launch& launch) override;
+  std::vector<Report> finish(Started& started) override;
   std::vector<std::string> executed() const override { return {executed_.begin(), executed_.end()}; }
   std::uint64_t operations() const override { return steps_; }
 
@@ -75,10 +89,12 @@ class PtxExecutor : public Executor {
       loaded.program =
           decode(*loaded.module, *loaded.entry, device_.arch >= 90 ? TensorCore{16, 25} : TensorCore{8, 24});
       loaded.info.static_shared_bytes = loaded.program->static_shared_end - kSharedBase;
+      loaded.info.lets_dependents_start = loaded.program->lets_dependents_start;
     }
     return *loaded.program;
   }
   std::string refuse(const Launch& launch, const Loaded& loaded, const Program& program) const;
+  Report prepare(const Launch& launch, Grid* grid);
 
   DeviceDescription device_;
   Settings settings_;
@@ -105,41 +121,73 @@ std::string PtxExecutor::refuse(const Launch& launch, const Loaded& loaded, cons
   return {};
 }
 
-std::vector<Report> PtxExecutor::run(const Launch& launch) {
+// Fills the grid; returns why the launch cannot be run, or a report without words.
+Report PtxExecutor::prepare(const Launch& launch, Grid* grid) {
   Report refusal;
   refusal.kernel = std::string(launch.entry);
   const auto it = entries_.find(launch.entry);
   if (it == entries_.end()) {
     refusal.what = "no module that was loaded has this entry";
-    return {refusal};
+    return refusal;
   }
   try {
     need_program(it->second);
   } catch (const PtxError& error) {
     refusal.what = error.what();
     refusal.ptx_place = it->second.module->file + ":" + std::to_string(error.line);
-    return {refusal};
+    return refusal;
   }
-  const Program& program = *it->second.program;
-  refusal.what = refuse(launch, it->second, program);
+  grid->program = it->second.program.get();
+  grid->launch = &launch;
+  grid->device = &device_;
+  refusal.what = refuse(launch, it->second, *grid->program);
+  return refusal;
+}
+
+std::vector<Report> PtxExecutor::run(const Launch& launch) {
+  StartedBlocks all;
+  const Report refusal = prepare(launch, &all.grid);
   if (!refusal.what.empty()) return {refusal};
-  const MemorySnapshot memory = memory_.snapshot();
-  Grid grid{&program, &launch, &memory, &device_, settings_.seed + 1000003 * ++launches_};
-  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  all.memory = memory_.snapshot();
+  all.grid.memory = &all.memory;
+  all.grid.seed = settings_.seed + 1000003 * ++launches_;
+  return finish(all);
+}
+
+std::unique_ptr<Started> PtxExecutor::start(const Launch& launch) {
+  constexpr std::uint64_t kBlocks = 4;
+  auto all = std::make_unique<StartedBlocks>();
+  if (!prepare(launch, &all->grid).what.empty()) return nullptr;
+  all->memory = memory_.snapshot();
+  all->grid.memory = &all->memory;
+  all->grid.seed = settings_.seed + 1000003 * ++launches_;
+  all->grid.early = true;
+  for (std::uint64_t number = 0; number < std::min(kBlocks, blocks_of(launch)); ++number) {
+    all->runners.push_back(std::make_unique<BlockRunner>(all->grid));
+    all->reports = all->runners.back()->run(number);
+    if (!all->reports.empty()) break;
+  }
+  return all;
+}
+
+std::vector<Report> PtxExecutor::finish(Started& started) {
+  auto& all = static_cast<StartedBlocks&>(started);
+  all.grid.early = false;
+  const std::uint64_t blocks = blocks_of(*all.grid.launch);
   std::atomic<std::uint64_t> next{0}, steps{0};
-  std::atomic<bool> failed{false};
+  std::atomic<bool> failed{!all.reports.empty()};
   std::mutex mutex;
-  std::vector<Report> reports;
   const auto work = [&] {
-    BlockRunner runner(grid);
+    BlockRunner runner(all.grid);
     while (!failed) {
       const std::uint64_t number = next++;
       if (number >= blocks) break;
-      std::vector<Report> found = runner.run(number);
+      std::vector<Report> found =
+          number < all.runners.size() ? all.runners[number]->resume() : runner.run(number);
       if (found.empty()) continue;
       failed = true;
       const std::lock_guard lock(mutex);
-      reports.insert(reports.end(), found.begin(), found.end());
+      all.reports.insert(all.reports.end(), found.begin(), found.end());
     }
     steps += runner.steps();
   };
@@ -148,9 +196,10 @@ std::vector<Report> PtxExecutor::run(const Launch& launch) {
   for (std::uint64_t i = 0; i < helpers; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
+  for (const auto& runner : all.runners) steps += runner->steps();
   steps_ += steps;
-  executed_.insert(program.name);
-  return reports;
+  executed_.insert(all.grid.program->name);
+  return std::move(all.reports);
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ void guard_end(Warp&, const Op&);
 void check_written(Warp&, const Op&);
 void mark_written(Warp&, const Op&);
 void nothing(Warp&, const Op&);
+void wait_for_dependencies(Warp&, const Op&);  // griddepcontrol.wait
 void trap(Warp&, const Op&);
 
 // memory.cpp

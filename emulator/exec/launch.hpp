@@ -55,10 +55,17 @@ struct Launch {
   bool overlaps_previous = false;  // programmatic dependent launch: griddepcontrol.wait orders it
 };
 
+// Blocks of a launch that began before the one before it in the stream had ended, and wait for its end now.
+class Started {
+ public:
+  virtual ~Started() = default;
+};
+
 struct EntryInfo {
   std::size_t param_bytes = 0;
   std::size_t static_shared_bytes = 0;
-  int max_threads = 1024;  // .maxntid
+  int max_threads = 1024;              // .maxntid
+  bool lets_dependents_start = false;  // has a griddepcontrol.launch_dependents
 };
 
 class Executor {
@@ -71,6 +78,11 @@ class Executor {
   // In order of a stream. Returns reports; empty: it ran clean. After a report the device is poisoned, as
   // CUDA's is.
   virtual std::vector<Report> run(const Launch& launch) = 0;
+  // Some blocks of a launch that overlaps the one before it, up to their griddepcontrol.wait; then that one
+  // is run, then the rest of these and all others. The launch stays where it is meanwhile. Null: run() says
+  // why.
+  virtual std::unique_ptr<Started> start(const Launch& launch) = 0;
+  virtual std::vector<Report> finish(Started& started) = 0;
   // Entries executed so far, for coverage.
   virtual std::vector<std::string> executed() const = 0;
   // Operations of warps executed so far.

@@ -64,7 +64,7 @@ struct Warp {
   std::vector<Frame> frames;
   std::vector<std::uint32_t> written;  // lanes that wrote each tracked register
 
-  enum class State { ready, at_barrier, at_mbarrier, done } state = State::ready;
+  enum class State { ready, at_barrier, at_mbarrier, at_dependency, done } state = State::ready;
   unsigned barrier = 0;  // that it waits at: number, or address of an mbarrier
   std::uint32_t parity = 0;
   std::int32_t reduced = -1;  // predicate that takes the result of bar.red
@@ -129,6 +129,7 @@ struct Grid {
   const MemorySnapshot* memory = nullptr;
   const DeviceDescription* device = nullptr;
   std::uint64_t seed = 0;
+  bool early = false;  // the launch before it has not ended
 };
 
 struct Block {

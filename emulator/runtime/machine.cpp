@@ -73,16 +73,30 @@ cudaError_t Machine::launch(const void* function, const LaunchRequest& request, 
   if (const Module* const module = kernel->indexed.module; module != nullptr)
     line = "compute_" + std::to_string(module->arch) + (module->this_arch ? "a " : " ") + kernel->entry;
   Operation operation;
-  operation.run = [this, launch, line] { execute(*launch, line); };
+  operation.run = [this, launch, line] { execute(*launch, nullptr, line); };
+  operation.lets_next_start = kernel->info.lets_dependents_start;
+  if (launch->overlaps_previous) {
+    operation.start = [this, launch] { return start(*launch); };
+    operation.run_started = [this, launch, line](Started& started) { execute(*launch, &started, line); };
+  }
   streams.add(stream, std::move(operation));
   return cudaSuccess;
 }
 
-void Machine::execute(const Launch& launch, const std::string& coverage_line) {
+std::shared_ptr<Started> Machine::start(const Launch& launch) {
+  if (failed_ != cudaSuccess) return nullptr;
+  try {
+    return executor->start(launch);
+  } catch (const std::exception&) {
+    return nullptr;  // as execute() will say
+  }
+}
+
+void Machine::execute(const Launch& launch, Started* started, const std::string& coverage_line) {
   if (failed_ != cudaSuccess) return;
   std::vector<Report> reports;
   try {
-    reports = executor->run(launch);
+    reports = started != nullptr ? executor->finish(*started) : executor->run(launch);
   } catch (const std::exception& problem) {
     complain("the kernel " + std::string(launch.entry) + " cannot be emulated: " + problem.what());
     failed_ = cudaErrorLaunchFailure;

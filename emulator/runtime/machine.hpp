@@ -47,7 +47,8 @@ class Machine {
 
  private:
   cudaError_t check_launch(const Kernel& kernel, const LaunchRequest& request) const;
-  void execute(const Launch& launch, const std::string& coverage_line);
+  std::shared_ptr<Started> start(const Launch& launch);
+  void execute(const Launch& launch, Started* started, const std::string& coverage_line);
   void cover(const std::string& line);
 
   cudaError_t failed_ = cudaSuccess;

@@ -27,6 +27,11 @@ bool runs(const Module& module, int gpu_arch) {
   return module.this_arch ? module.arch == gpu_arch : module.arch <= gpu_arch;
 }
 
+bool is_for(const Code& code, int arch) {
+  const std::string name = "sm_" + std::to_string(arch);
+  return code.name == name || code.name == name + "a";
+}
+
 bool newer(const Module& a, const Module& b) {
   return a.arch != b.arch ? a.arch > b.arch : a.this_arch && !b.this_arch;
 }
@@ -78,12 +83,12 @@ Entry PtxIndex::find(std::string_view entry, int gpu_arch) const {
   for (const Found& each : found->second)
     if (runs(*each.module, gpu_arch) && (best == nullptr || newer(*each.module, *best->module))) best = &each;
   if (best == nullptr) return {};
-  // The code that the GPU would run: its own arch's, else that of the PTX's arch.
-  const std::string suffix = best->module->this_arch ? "a" : "";
+  // The code that the GPU would run: its own arch's, whatever PTX it was assembled from, else that of the
+  // PTX's arch.
   const Code* code = nullptr;
   for (const Code& each : best->codes) {
-    if (each.name == "sm_" + std::to_string(gpu_arch) + suffix) code = &each;
-    if (code == nullptr && each.name == "sm_" + std::to_string(best->module->arch) + suffix) code = &each;
+    if (is_for(each, gpu_arch)) code = &each;
+    if (code == nullptr && is_for(each, best->module->arch)) code = &each;
   }
   return {best->module, code};
 }

@@ -2,6 +2,7 @@
 
 #include <driver_types.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace emulator::runtime {
@@ -96,7 +97,23 @@ void Streams::run_front(Stream* stream) {
   const Operation front = std::move(stream->queue.front());
   stream->queue.pop_front();
   if (front.after != nullptr) finish(front.after);
-  front.run();
+  start_dependents(stream, front.lets_next_start);
+  if (front.started != nullptr) {
+    front.run_started(*front.started);
+  } else {
+    front.run();
+  }
+}
+
+// As early as a GPU with room for them could: before the launch that they follow has done anything.
+void Streams::start_dependents(Stream* stream, bool let) {
+  constexpr std::size_t kMostAtOnce = 3;
+  for (std::size_t n = 0; n < std::min(kMostAtOnce, stream->queue.size()); ++n) {
+    Operation& next = stream->queue[n];
+    if (!let || next.start == nullptr || next.after != nullptr) return;
+    if (next.started == nullptr) next.started = next.start();
+    let = next.started != nullptr && next.lets_next_start;
+  }
 }
 
 void Streams::finish(Stream* stream) {

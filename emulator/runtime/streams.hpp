@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/exec/launch.hpp"
+
 namespace emulator::runtime {
 
 struct Stream;
@@ -28,6 +30,12 @@ struct Mark {
 
 struct Operation {
   std::function<void()> run;
+  // Programmatic dependent launch: of a launch that may begin while the one before it runs, if that one lets
+  // it. What it returns is given to run_started in the place of run.
+  std::function<std::shared_ptr<Started>()> start;
+  std::function<void(Started&)> run_started;
+  std::shared_ptr<Started> started;
+  bool lets_next_start = false;
   std::shared_ptr<Mark> after;  // of another stream
   std::shared_ptr<void> keeps;  // what must live until it has run
 };
@@ -96,6 +104,7 @@ class Streams {
 
  private:
   void run_front(Stream* stream);
+  void start_dependents(Stream* stream, bool let);
   void finish_blocking();
 
   std::mt19937_64 random_;

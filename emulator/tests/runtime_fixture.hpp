@@ -35,11 +35,12 @@ class Runtime : public ::testing::Test {
     std::ofstream(folder_ + ".80.ptx") << ".version 8.0 add_80 add other\n";
     std::ofstream(folder_ + ".90a.ptx") << ".version 8.0 add\n";
     std::ofstream(folder_ + ".broken.ptx") << "broken\n";
-    std::ofstream(folder_ + ".index") << "module compute_80 " << folder_ << ".80.ptx\n"
-                                      << "entry add sm_80:32:0 sm_89:64:8\nentry other\n"
-                                      << "module compute_90a " << folder_ << ".90a.ptx\n"
-                                      << "entry add sm_90a:40:0\nentry only_90\n"
-                                      << "module compute_80 " << folder_ << ".broken.ptx\nentry bad\n";
+    std::ofstream(folder_ + ".index")
+        << "module compute_80 " << folder_ << ".80.ptx\n"
+        << "entry add sm_80:32:0 sm_89:64:8\nentry other sm_80:30:0 sm_90a:36:0\n"
+        << "module compute_90a " << folder_ << ".90a.ptx\n"
+        << "entry add sm_90a:40:0\nentry only_90\n"
+        << "module compute_80 " << folder_ << ".broken.ptx\nentry bad\n";
     setenv("TESSERA_EMU_PTX", (folder_ + ".index").c_str(), 1);
     entries().clear();
     define("add", [](const Launch& launch) {
@@ -72,6 +73,20 @@ class Runtime : public ::testing::Test {
     return stubs.emplace(name, name).first->second.c_str();
   }
 
+  // With the attribute of programmatic dependent launch.
+  static cudaError_t launch_early(const char* name, int* to, int what, cudaStream_t stream = nullptr) {
+    Add given{to, what};
+    void* arguments[] = {&given};
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = config.blockDim = dim3(1);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, stub(name), arguments);
+  }
   static cudaError_t launch(const char* name, int* to, int what, cudaStream_t stream = nullptr) {
     Add given{to, what};
     void* arguments[] = {&given};

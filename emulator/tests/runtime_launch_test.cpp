@@ -66,6 +66,15 @@ TEST_F(Launches, EachArchGetsItsPtx) {
   }
 }
 
+// Where there is no PTX for the GPU itself, its code was assembled from that of an older one.
+TEST_F(Launches, CodeOfAnOlderPtxIsTheGpusOwn) {
+  define("other", {});
+  cudaFuncAttributes attributes{};
+  ASSERT_EQ(cudaFuncGetAttributes(&attributes, stub("other")), cudaSuccess);
+  EXPECT_EQ(attributes.ptxVersion, 80);
+  EXPECT_EQ(attributes.numRegs, 36);
+}
+
 TEST_F(Launches, WhatHasNoPtxIsRefused) {
   static const int nothing = 0;
   define("only_90", {});

@@ -25,6 +25,34 @@ TEST_F(Streams, WorkRunsWhenSomebodyWaitsAndNotBefore) {
   EXPECT_EQ(peek(a), 111);
 }
 
+// Programmatic dependent launch.
+TEST_F(Streams, ALaunchStartsBeforeTheOneThatLetsIt) {
+  define("other", [](const Launch&) { return std::vector<Report>{}; });
+  entries()["add"].info.lets_dependents_start = true;
+  const cudaStream_t stream = stream_with(cudaStreamNonBlocking);
+  int* const a = number(1);
+  ASSERT_EQ(launch("add", a, 10, stream), cudaSuccess);
+  ASSERT_EQ(launch_early("add", a, 10, stream), cudaSuccess);
+  ASSERT_EQ(launch_early("other", a, 10, stream), cudaSuccess);  // lets nobody
+  ASSERT_EQ(launch_early("add", a, 10, stream), cudaSuccess);
+  ASSERT_EQ(launch("add", a, 10, stream), cudaSuccess);  // without the attribute
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(asked().ran, (std::vector<std::string>{"start of add", "start of other", "add", "add", "other",
+                                                   "add", "add"}));
+  EXPECT_EQ(peek(a), 41);
+}
+
+TEST_F(Streams, OnlyALaunchIsOvertaken) {
+  entries()["add"].info.lets_dependents_start = true;
+  const cudaStream_t stream = stream_with(cudaStreamNonBlocking);
+  int* const a = number(1);
+  ASSERT_EQ(launch("add", a, 10, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(a, 0, 4, stream), cudaSuccess);
+  ASSERT_EQ(launch_early("add", a, 10, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(asked().ran, (std::vector<std::string>{"add", "add"}));
+}
+
 TEST_F(Streams, TheDefaultStreamWaitsForThoseThatBlock) {
   const cudaStream_t stream = stream_with(cudaStreamDefault);
   int* const a = number(1);

@@ -42,6 +42,11 @@ class Memory final : public GlobalMemory {
   std::map<void*, std::size_t> ranges_;
 };
 
+struct StandInStarted : Started {
+  explicit StandInStarted(const Launch& given) : launch(given) {}
+  const Launch& launch;
+};
+
 class StandIn final : public Executor {
  public:
   void load(std::string_view ptx, std::string_view file_name) override {
@@ -59,6 +64,13 @@ class StandIn final : public Executor {
   std::vector<Report> run(const Launch& launch) override {
     testing::asked().ran.emplace_back(launch.entry);
     return testing::entries().at(std::string(launch.entry)).run(launch);
+  }
+  std::unique_ptr<Started> start(const Launch& launch) override {
+    testing::asked().ran.emplace_back("start of " + std::string(launch.entry));
+    return std::make_unique<StandInStarted>(launch);
+  }
+  std::vector<Report> finish(Started& started) override {
+    return run(static_cast<StandInStarted&>(started).launch);
   }
   std::vector<std::string> executed() const override { return testing::asked().ran; }
   std::uint64_t operations() const override { return 0; }
