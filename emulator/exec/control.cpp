@@ -122,6 +122,17 @@ void check_written(Warp& w, const Op& op) {
 }
 void mark_written(Warp& w, const Op& op) { w.written[op.x] |= w.mask; }
 
+// x: the tracked register that takes a copy; a where c holds, else b
+void copy_written(Warp& w, const Op& op) {
+  const auto lanes = [&](std::int32_t number) {
+    const auto n = static_cast<std::uint32_t>(number);
+    return n == kAlwaysWritten ? kAllLanes : w.written[n];
+  };
+  const std::uint32_t chosen = w.predicate(op.c);
+  const std::uint32_t copied = (chosen & lanes(op.a)) | (~chosen & lanes(op.b));
+  w.written[op.x] = (w.written[op.x] & ~w.mask) | (copied & w.mask);
+}
+
 void nothing(Warp&, const Op&) {}
 
 void wait_for_dependencies(Warp& w, const Op&) {

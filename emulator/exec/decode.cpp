@@ -104,28 +104,7 @@ void Decoder::lay_out_registers() {
   program_->register_bytes =
       static_cast<std::size_t>(slots_.words) * 128 + static_cast<std::size_t>(slots_.doubles) * 256;
   program_->predicates = 2 + static_cast<std::size_t>(slots_.predicates);
-  tracked_.assign(body_.registers.size(), -1);
-  for (std::size_t r = 0; r < body_.registers.size(); ++r)
-    if (slots_.maybe_unwritten[r]) tracked_[r] = static_cast<int>(program_->tracked++);
-}
-
-void Decoder::check_reads(const Instruction& in) {
-  if (program_->tracked == 0) return;
-  find_effects(in, effects_);
-  const bool accumulates = in.form.substr(0, 15) == "wgmma.mma_async";
-  for (const int r : effects_.reads) {
-    if (tracked_[r] < 0) continue;
-    // Whether accumulators are read is only known when it runs.
-    if (accumulates && std::find(effects_.writes.begin(), effects_.writes.end(), r) != effects_.writes.end())
-      continue;
-    emit(handlers::check_written).x = static_cast<std::uint32_t>(tracked_[r]);
-  }
-}
-void Decoder::mark_writes(const Instruction& in) {
-  if (program_->tracked == 0) return;
-  find_effects(in, effects_);
-  for (const int r : effects_.writes)
-    if (tracked_[r] >= 0) emit(handlers::mark_written).x = static_cast<std::uint32_t>(tracked_[r]);
+  choose_tracked();
 }
 
 std::unique_ptr<Program> Decoder::decode() {

@@ -40,12 +40,17 @@ class Decoder {
   void dispatch(const Instruction& in);
   void arithmetic(const Instruction& in);
   void patch_targets();
-  void check_reads(const Instruction& in);
-  void mark_writes(const Instruction& in);
   [[noreturn]] void fail(const Instruction& in, const std::string& sentence) const;
   [[noreturn]] void unknown(const Instruction& in) const;
   Op& emit(Handler run);
   void need_operands(const Instruction& in, std::size_t least, std::size_t most) const;
+
+  // decode_written.cpp
+  void choose_tracked();
+  void track(int reg);
+  void check_reads(const Instruction& in);
+  void mark_writes(const Instruction& in);
+  std::uint32_t tracked(const Operand& operand) const;
 
   // decode_operands.cpp
   std::int32_t word(const Instruction& in, const Operand& operand);  // 16 or 32 bits

@@ -23,8 +23,10 @@ inline constexpr std::uint32_t kNoBase = 1u << 11;         // in y: the address 
 
 inline constexpr std::uint32_t kHasResult = 1u << 12;  // in y, of atomics
 inline constexpr std::uint32_t kExpects = 1u << 13, kCounts = 1u << 14,
-                               kArrives = 1u << 15;  // in y, of mbarriers
-inline constexpr std::uint32_t kBlocks = 1u << 16;   // of waits
+                               kArrives = 1u << 15;           // in y, of mbarriers
+inline constexpr std::uint32_t kBlocks = 1u << 16;            // of waits
+inline constexpr std::uint32_t kAlwaysWritten = 0xffffffffu;  // in the place of a tracked register
+inline constexpr std::int32_t kAllLanesPredicate = 1 << 1;
 inline constexpr std::int32_t kNoOperand = INT32_MAX - 1;
 // in y, of matrices; columns from bit 8 on
 inline constexpr std::uint32_t kFromRegisters = 1, kTransposedB = 4, kBfloat = 8, kTransposedA = 16,
@@ -89,6 +91,7 @@ void leave_guarded(Warp&, const Op&);
 void guard_begin(Warp&, const Op&);
 void guard_end(Warp&, const Op&);
 void check_written(Warp&, const Op&);
+void copy_written(Warp&, const Op&);
 void mark_written(Warp&, const Op&);
 void nothing(Warp&, const Op&);
 void wait_for_dependencies(Warp&, const Op&);  // griddepcontrol.wait

@@ -59,6 +59,17 @@ TEST(Check, UninitialisedRegister) {
   Snippet s(kThread + "setp.lt.u32 %p1, %r1, 30; @%p1 bra skip; mov.u32 %r2, 5; skip:\nadd.s32 %r3, %r2, 1;");
   expect_report(s, 32, "uninitialised register", 2, "threads 0-29");
 }
+// Set in one lane a round, copied in all: no lane of it is read before it was set.
+TEST(Check, CopiesOfUninitialisedRegistersAreNotReads) {
+  const std::string rounds =
+      "mov.u32 %r5, 0; loop: setp.eq.u32 %p1, %r5, %r1; selp.b32 %r2, %r5, %r2, %p1; mov.b32 %r3, %r2; "
+      "add.s32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, ";
+  Snippet s(kThread + rounds + "32; @%p2 bra loop;\nst.global.u32 [%rd3], %r3;");
+  const auto out = s.run(1, 32, 32);
+  for (unsigned lane = 0; lane < 32; ++lane) EXPECT_EQ(out[lane], lane);
+  Snippet t(kThread + rounds + "30; @%p2 bra loop;\nst.global.u32 [%rd3], %r3;");
+  expect_report(t, 32, "uninitialised register", 2, "threads 30-31");
+}
 TEST(Check, DivergentBarrier) {
   Snippet s(kThread + "setp.lt.u32 %p1, %r1, 8; @%p1 bra skip;\nbar.sync 0;\nskip:");
   expect_report(s, 32, "divergent barrier", 2, "threads 0-7");

@@ -193,9 +193,8 @@ TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
 
 // Calls of a stream in a row, each with the last one's output for its query, and writing where that one read.
 // `pause` after every call: then nothing can start before the last one has ended.
-std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool pause,
+std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, int calls, bool pause,
                                    std::string* complaint) {
-  constexpr int kCalls = 25;
   // Of the query, and as many of the output: contiguous, dim and value dim the same.
   const tessera_tensor& query = there.instance.problem().query;
   std::size_t bytes = 2;  // of an element
@@ -215,7 +214,7 @@ std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool 
   device.stream = stream.get();
   device.kernel = kernel;
   tessera_attention call = there.problem;
-  for (int n = 0; n < kCalls; ++n) {
+  for (int n = 0; n < calls; ++n) {
     call.query.data = buffers[n % 2].data();
     call.output.data = buffers[(n + 1) % 2].data();
     if (tessera_attend(&call, &device) != TESSERA_OK) {
@@ -225,12 +224,13 @@ std::vector<unsigned char> chained(const OnGpu& there, const char* kernel, bool 
     if (pause && !check(stream.synchronize())) return {};
   }
   if (!check(stream.synchronize())) return {};
-  if (!check(buffers[kCalls % 2].download(result.data(), bytes))) return {};
+  if (!check(buffers[calls % 2].download(result.data(), bytes))) return {};
   return result;
 }
 
 TEST(Device, CallsInARowSeeEachOthersResults) {
   SKIP_WITHOUT_GPU();
+  constexpr int kCalls = 25;
   // A large scale: a row of output is nearly one row of V, so that a stale query shows.
   for (const char* words : {"b2 h8 q256 d64 f16 scale=2", "b2 h8 q512 d64 f16 scale=2 causal=top-left",
                             "b8 h8 q512 d64 f16 scale=2", "b4 h16 q576 d64 bf16 scale=2 lengths",
@@ -240,13 +240,30 @@ TEST(Device, CallsInARowSeeEachOthersResults) {
     const OnGpu there(words);
     for (const char* const kernel : {static_cast<const char*>(nullptr), "sm80"}) {  // null: the plan's choice
       std::string complaint;
-      const std::vector<unsigned char> wanted = chained(there, kernel, true, &complaint);
+      const std::vector<unsigned char> wanted = chained(there, kernel, kCalls, true, &complaint);
       for (int round = 0; round < 10 && complaint.empty(); ++round) {
-        const std::vector<unsigned char> got = chained(there, kernel, false, &complaint);
+        const std::vector<unsigned char> got = chained(there, kernel, kCalls, false, &complaint);
         ASSERT_TRUE(got == wanted) << words << ", round " << round << ", "
                                    << (kernel == nullptr ? "the plan's choice" : kernel);
       }
       EXPECT_EQ(complaint, "") << words;
+    }
+  }
+}
+
+// The same in small, for every kernel: on the emulator each call starts before the last one has ended.
+TEST(Device, SmallCallsInARowSeeEachOthersResults) {
+  SKIP_WITHOUT_GPU();
+  for (const char* words : {"b2 h2 q40 d64 f16 scale=2", "b2 h2 q70 d64 bf16 scale=2 lengths causal=top-left",
+                            "b1 h2 q100 d64 f16 scale=2 mask=boolean:heads-queries-keys:tiles64"}) {
+    const OnGpu there(words);
+    for (const tessera_device& device : kernels_here()) {
+      if (!supports(device, there.problem)) continue;
+      std::string complaint;
+      const std::vector<unsigned char> wanted = chained(there, device.kernel, 4, true, &complaint);
+      EXPECT_TRUE(chained(there, device.kernel, 4, false, &complaint) == wanted)
+          << words << ", " << device.kernel;
+      EXPECT_EQ(complaint, "") << words << ", " << device.kernel;
     }
   }
 }

@@ -6,10 +6,8 @@ namespace tessera::cuda::mask {
 
 __global__ void __launch_bounds__(kThreads) look(const __grid_constant__ PassParams p) {
   __shared__ PassShared shared;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
-#endif
   Granules(p, shared).run();
 }
 

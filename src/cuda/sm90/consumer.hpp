@@ -260,6 +260,10 @@ struct Consumer {
     if (c.grew) start_over(tile, probs, s, rows, c.shrink);
   }
 
+  // Where most key tiles are changed outside the loop, their softmax is first tried as the loop's is.
+  // Elsewhere that is code which costs the loop 1 to 2% (docs/negatives.md).
+  static constexpr bool kTriesOnce = C.teams > 1 || Policy::kEveryTile || Policy::kRotates;
+
   __device__ void attend_overlapped(const KeyTiles& range, RowState& rows, Output<C>& o) {
     Carried c = {{1.0f, 1.0f}, false, false, false};
     Probs<C> even, odd;  // in turn, so that none has to be copied
@@ -286,7 +290,7 @@ struct Consumer {
       if (tile < range.first) break;
       ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
       change(s, tile);
-      c.grew = !continue_softmax<C, T>(even, s, rows, factor());
+      c.grew = !(kTriesOnce && continue_softmax<C, T>(even, s, rows, factor()));
       if (c.grew) grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
     }
@@ -352,7 +356,7 @@ struct Consumer {
       float shrink[2];
       if (needs_change(tile)) {
         change(s, tile);
-        if (continue_softmax<C, T>(probs, s, rows, factor())) continue;
+        if (kTriesOnce && continue_softmax<C, T>(probs, s, rows, factor())) continue;
       } else if constexpr (Policy::kRotates) {
         start_over(tile, probs, s, rows, shrink);
         tile::scale_rows(o, shrink);

@@ -42,31 +42,32 @@ class MaskWalk {
   // How many there are; at least one, which may be all hidden. parts: of these, counted from the first key
   // on, the ones from the first that a consumer sees to the last; at least one, too.
   __device__ int count(KeyTiles (&parts)[C.consumers]) {
-    int n = 0;
-    unsigned begun = 0;  // a bit for every consumer
+    int n = 0, begin = -1, end = 0;  // the last two: of consumer `lane`
     while (kGroup * (group_ + 1) < end_) {
       look_at(group_ + 1);
-      const int mine = __popc(seen_), before = sum_before(mine);
+      const int mine = __popc(seen_), before = n + sum_before(mine);
 #pragma unroll
       for (int w = 0; w < C.consumers; ++w) {
         const unsigned own = states_[w][lane()] & kSeenBytes, lanes = __ballot_sync(0xffffffffu, own != 0);
         if (lanes == 0) continue;
-        if ((begun >> w & 1) == 0 && lane() == __ffs(static_cast<int>(lanes)) - 1)
-          parts[w].first = n + before + __popc(seen_ & ((own & -own) - 1));
-        begun |= 1u << w;
-        if (lane() == 31 - __clz(static_cast<int>(lanes)))
-          parts[w].count = n + before + __popc(seen_ & (~0u >> __clz(static_cast<int>(own))));  // the end
+        const int low = before + __popc(seen_ & ((own & -own) - 1));
+        const int high = before + __popc(seen_ & (~0u >> __clz(static_cast<int>(own))));  // behind it
+        const int first = __shfl_sync(0xffffffffu, low, __ffs(static_cast<int>(lanes)) - 1);
+        const int last = __shfl_sync(0xffffffffu, high, 31 - __clz(static_cast<int>(lanes)));
+        if (lane() != w) continue;
+        if (begin < 0) begin = first;
+        end = last;
       }
-      n += __shfl_sync(0xffffffffu, before + mine, 31);
+      n = __shfl_sync(0xffffffffu, before + mine, 31);
     }
-    __syncwarp();
     none_ = n == 0;
     n = max(n, 1);
-    if (lane() < C.consumers) {
-      KeyTiles& part = parts[lane()];
-      part = (begun >> lane() & 1) == 0 ? KeyTiles{n - 1, 1} : KeyTiles{part.first, part.count - part.first};
+    if (begin < 0) begin = n - 1, end = n;
+#pragma unroll
+    for (int w = 0; w < C.consumers; ++w) {
+      const KeyTiles part = {__shfl_sync(0xffffffffu, begin, w), __shfl_sync(0xffffffffu, end - begin, w)};
+      if (lane() == 0) parts[w] = part;  // by the lane that tells the consumers
     }
-    __syncwarp();
     return n;
   }
   // The note of the next, as often as count() said.
