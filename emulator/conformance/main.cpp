@@ -2,7 +2,7 @@
 //   tessera-conformance record FILE [RAW]  on a machine with an H200; RAW also takes all results unshortened
 //   tessera-conformance compare FILE [RAW]
 //   tessera-conformance ptx FOLDER         the cases' modules, for ptxas
-//   tessera-conformance missing FILE PTX...  forms of PTX files that have no case
+//   tessera-conformance missing FILE INDEX  forms of a build's PTX (ptx.index) that have no case
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -92,7 +92,17 @@ bool has_no_value(const std::string& form) {
   return false;
 }
 
-int missing(const std::string& file, char** first, char** last) {
+// The files of PTX that an index names: module ARCH FILE.
+std::vector<std::string> modules_of(const std::string& index) {
+  std::ifstream in(index);
+  if (!in) throw std::runtime_error("there is no index at " + index);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("module ", 0) == 0) out.push_back(line.substr(line.find(' ', 7) + 1));
+  return out;
+}
+
+int missing(const std::string& file, const std::string& index) {
   std::set<std::string> known;
   for (const auto& [name, record] : load(file)) {
     const std::string form = name.substr(0, name.find(' '));
@@ -103,10 +113,10 @@ int missing(const std::string& file, char** first, char** last) {
     known.insert("st" + suffix);
   }
   std::set<std::string> lacking;
-  for (; first != last; ++first) {
-    std::ifstream in(*first);
+  for (const std::string& ptx : modules_of(index)) {
+    std::ifstream in(ptx);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    const auto module = parse_module(text, *first);
+    const auto module = parse_module(text, ptx);
     for (const Entry& entry : module->entries)
       for (const Instruction& one : parse_body(*module, entry).code) {
         const std::string form(one.form);
@@ -130,13 +140,13 @@ int main(int count, char** words) {
     if (what == "compare" && (count == 3 || count == 4))
       return compare_all(words[2], count == 4 ? words[3] : nullptr);
     if (what == "ptx" && count == 3) return write_ptx(words[2]);
-    if (what == "missing" && count > 3) return missing(words[2], words + 3, words + count);
+    if (what == "missing" && count == 4) return missing(words[2], words[3]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tessera-conformance: %s\n", error.what());
     return 1;
   }
   std::fprintf(
       stderr,
-      "tessera-conformance record FILE [RAW] | compare FILE [RAW] | ptx FOLDER | missing FILE PTX...\n");
+      "tessera-conformance record FILE [RAW] | compare FILE [RAW] | ptx FOLDER | missing FILE INDEX\n");
   return 2;
 }

@@ -27,11 +27,11 @@ std::uint32_t pair(Random& random, bool bfloat, unsigned flavour) {
   const std::uint32_t low = element(random, bfloat, flavour);
   return low | std::uint32_t{element(random, bfloat, flavour)} << 16;
 }
-unsigned flavour_of(std::size_t tile) { return static_cast<unsigned>(tile % 6); }
+unsigned flavour_of(std::size_t tile) { return static_cast<unsigned>(tile % 7); }
 
 // A lane's words: A (4), B (2), C (4). A tile for every warp.
 Case mma_case(bool bfloat, bool half_results) {
-  constexpr unsigned kTiles = 384, kWords = 10;
+  constexpr unsigned kTiles = 420, kWords = 10;
   const std::string type = bfloat ? "bf16" : "f16", result = half_results ? "f16" : "f32";
   const unsigned results = half_results ? 2 : 4;
   Case out;
@@ -105,7 +105,7 @@ Case wgmma_case(const Product& p) {
           ";\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n" +
           store_words(30, results);
   out.ptx = module_text(body, 0, 4 * results);
-  out.blocks = 6;
+  out.blocks = 7;
   out.shared_bytes = kImageBytes;
   out.items = std::size_t{128} * out.blocks;
   out.item_words = results;

@@ -182,6 +182,9 @@ std::uint16_t element(Random& random, bool bfloat, unsigned flavour) {
       return make(bias - 4 + random.below(6));
     case 5:
       return static_cast<std::uint16_t>(bits >> 16);
+    case 6:
+      if (random.below(4) != 0) return static_cast<std::uint16_t>(bits & 0x8000u);
+      return static_cast<std::uint16_t>((bits & 0x8000u) | (bias - 1 + random.below(3)) << shift);
     default:
       return make(bias - 4 + random.below(6));
   }
@@ -201,6 +204,8 @@ std::uint32_t accumulator(Random& random, unsigned flavour) {
       return random.below(2) == 0 ? make(random.below(30)) : make(80 + random.below(30));
     case 4:
       return random.below(64) == 0 ? pick(random, kFloats) : make(121 + random.below(10));
+    case 6:
+      return random.below(2) == 0 ? bits & 0x80000000u : (bits & 0x80000000u) | (126 + random.below(3)) << 23;
     default:
       return bits;
   }

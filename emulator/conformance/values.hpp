@@ -14,7 +14,8 @@ Kind kind_of(std::string_view form);  // what most of its operands are
 std::uint64_t operand(Random& random, Kind kind, char letter);  // letter: p, h, w, q as in lane tables
 
 // 16-bit floats of a matrix. Flavours: 0, 1 ordinary; 2 exponents far apart; 3 tiny; 4 ordinary with a few
-// infinities and NaNs; 5 all bits random.
+// infinities and NaNs; 5 all bits random; 6 mostly zeros of both
+// signs.
 std::uint16_t element(Random& random, bool bfloat, unsigned flavour);
 std::uint32_t accumulator(Random& random, unsigned flavour);  // f32
 

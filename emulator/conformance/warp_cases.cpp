@@ -55,10 +55,16 @@ void add_warp_cases(std::vector<Case>& out) {
        {"and.b32", "or.b32", "xor.b32", "add.s32", "add.u32", "min.s32", "max.s32", "min.u32", "max.u32"})
     out.push_back(warp_case("redux.sync." + form, "redux.sync." + form + " %r8, %r10, -1;"));
   for (const std::string form : {"add.s32", "add.u32", "and.b32", "or.b32", "xor.b32", "exch.b32", "min.s32",
-                                 "max.s32", "min.u32", "max.u32"})
+                                 "max.s32", "min.u32", "max.u32"}) {
     out.push_back(warp_case("atom.global.relaxed.gpu." + form,
                             "st.global.u32 [%rd2], %r10;\natom.global.relaxed.gpu." + form +
                                 " %r8, [%rd2], %r12;\nld.global.u32 %r9, [%rd2];"));
+    out.push_back(warp_case("atom.shared." + form,
+                            "mul.lo.s32 %r6, %r2, 4;\nadd.s32 %r6, %r6, %r4;\nst.shared.u32 [%r6], %r10;\n"
+                            "atom.shared." +
+                                form + " %r8, [%r6], %r12;\nld.shared.u32 %r9, [%r6];"));
+    out.back().shared_bytes = 512;
+  }
   out.push_back(warp_case("lanes and masks",
                           "mov.u32 %r8, %laneid;\nmov.u32 %r10, %lanemask_lt;\nmov.u32 %r11, %lanemask_ge;\n"
                           "mov.u32 %r12, %lanemask_gt;\nmov.u32 %r13, %lanemask_eq;\nmov.u32 %r14, "

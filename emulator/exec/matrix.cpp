@@ -33,12 +33,14 @@ float of_half(std::uint32_t h) {
       magnitude >= 0x7c00u ? 0x7f800000u | (magnitude & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(finite);
   return std::bit_cast<float>(bits | (h & 0x8000u) << 16);
 }
-std::uint32_t to_half(float x) {  // to nearest even
+// To nearest even, as the tensor cores do: what is too small is +0, whatever its sign.
+std::uint32_t to_half(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), sign = bits >> 16 & 0x8000u,
                       magnitude = bits & 0x7fffffffu;
   const float positive = std::bit_cast<float>(magnitude);
   if (positive != positive) return 0x7fffu;
   if (positive >= 65520.0f) return sign | 0x7c00u;
+  if (positive <= 0x1p-25f) return 0;
   if (positive < 0x1p-14f)
     return sign | (std::bit_cast<std::uint32_t>(positive + 0.5f) - std::bit_cast<std::uint32_t>(0.5f));
   return sign | (((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10));
@@ -200,7 +202,9 @@ void multiply(Warp& w, const Op& op) {
     d[at] = half ? of_half(w.at<std::uint32_t>(c[r / 2])[lane] >> 16 * (r & 1) & 0xffffu)
                  : w.at<float>(c[r])[lane];
   });
-  best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, w.program->tensor_core);
+  TensorCore numbers = w.program->tensor_core;
+  numbers.keeps_trace = half;
+  best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, numbers);
   for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
     if (!half) {
       w.at<float>(list[r])[lane] = d[at];

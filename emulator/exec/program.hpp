@@ -48,6 +48,8 @@ inline constexpr std::uint64_t kWindowMask = std::uint64_t{0xff} << 56;
 // Numbers of the tensor cores: how many products are summed at a time, and the fraction bits that are kept.
 struct TensorCore {
   int chunk = 16, fraction = 25;
+  // Results that are rounded further, to f16: what is cut off leaves its trace in the last bit.
+  bool keeps_trace = false;
 };
 
 struct alignas(128) ConstantRow {

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <unordered_map>
 
 #include "emulator/exec/lanes/table.hpp"
@@ -6,7 +7,9 @@ namespace emulator {
 
 const LaneTable& best_lanes() {
 #if defined(EMULATOR_HAS_AVX2)
-  static const bool newer = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  // TESSERA_EMU_PLAIN=1: as on a processor without them, for tests.
+  static const bool newer = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                            std::getenv("TESSERA_EMU_PLAIN") == nullptr;
   if (newer) return avx2_lanes();
 #endif
   return plain_lanes();
