@@ -92,6 +92,10 @@ void Decoder::lay_out_shared() {
       local += variable.bytes;
     }
   }
+  constexpr std::size_t kMost = std::size_t{1} << 24;
+  if (shared > kMost || local > kMost)
+    throw PtxError(module_.file, entry_.first_line,
+                   "the entry has more than 16 MiB of shared or of a thread's local memory");
   program_->static_shared_end = static_cast<std::uint32_t>(shared);
   program_->dynamic_shared_start = static_cast<std::uint32_t>(up(shared, dynamic_align));
   program_->local_bytes = up(local, 16);

@@ -26,7 +26,8 @@ std::int64_t Decoder::symbol_value(const Instruction& in, const Operand& operand
   const auto i = static_cast<std::size_t>(operand.symbol);
   if (variable_values_[i] < 0)
     fail(in, "the variable '" + body_.variables[i].name + "' is in a space that is not known here");
-  return variable_values_[i] + operand.value;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(variable_values_[i]) +
+                                   static_cast<std::uint64_t>(operand.value));
 }
 
 std::int64_t Decoder::immediate(const Instruction& in, const Operand& operand) const {
@@ -83,6 +84,7 @@ std::int32_t Decoder::by_kind(const Instruction& in, const Operand& operand, cha
 }
 
 std::int32_t Decoder::predicate_result(const Instruction& in, const Operand& operand) {
+  if (operand.kind != Operand::Kind::reg || operand.negated) fail(in, "the result is not a predicate");
   if (operand.paired >= 0) fail(in, "two results are not known here");
   return predicate(in, operand) / 2;
 }
@@ -130,6 +132,7 @@ void Decoder::wide_address(const Instruction& in, const Operand& operand, std::v
   address_of(in, operand, base, offset, flags);
   if ((flags & kNarrowAddress) != 0) fail(in, "a global address of 32 bits");
   if ((flags & kNoBase) != 0) base = constant(static_cast<std::uint64_t>(offset), true), offset = 0;
+  if (offset != static_cast<std::int32_t>(offset)) fail(in, "an offset of more than 32 bits");
   list.push_back(base);
   list.push_back(static_cast<std::int32_t>(offset));
 }
@@ -140,6 +143,7 @@ void Decoder::narrow_address(const Instruction& in, const Operand& operand, std:
   address_of(in, operand, base, offset, flags);
   if (flags == 0) fail(in, "a shared address of 64 bits is not known here");
   if ((flags & kNoBase) != 0) base = constant(static_cast<std::uint32_t>(offset), false), offset = 0;
+  if (offset != static_cast<std::int32_t>(offset)) fail(in, "an offset of more than 32 bits");
   list.push_back(base);
   list.push_back(static_cast<std::int32_t>(offset));
 }

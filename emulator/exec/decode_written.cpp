@@ -9,11 +9,14 @@
 namespace emulator {
 namespace {
 
-bool selects(const Instruction& in) { return in.form.starts_with("selp."); }
+// Whatever else is wrong with them is said when they are decoded.
+bool gives_register(const Instruction& in, std::size_t operands) {
+  return in.operands.size() == operands && in.operands[0].kind == Operand::Kind::reg;
+}
+bool selects(const Instruction& in) { return in.form.starts_with("selp.") && gives_register(in, 4); }
 bool copies(const Instruction& in) {
-  return selects(in) ||
-         (in.form.starts_with("mov.") && in.operands.size() == 2 &&
-          in.operands[0].kind == Operand::Kind::reg && in.operands[1].kind == Operand::Kind::reg);
+  return selects(in) || (in.form.starts_with("mov.") && gives_register(in, 2) &&
+                         in.operands[1].kind == Operand::Kind::reg);
 }
 
 }  // namespace

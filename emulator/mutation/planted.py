@@ -98,11 +98,10 @@ CLASSES = {
     "shared load from a wrong place": (r"^\s*ld\.shared\.\S+", moved(r"\[([^\]]+)\]", 16)),
     "shared store to a wrong place": (r"^\s*st\.shared\.\S+", moved(r"\[([^\]]+)\]", 16)),
     "global store to a wrong place": (r"^\s*st\.global\.\S+", moved(r"\[([^\]]+)\]", 16)),
-    "bound one too high": (r"^\s*setp\.lt\.s32", renamed(".lt.", ".le.")),
-    "bound one too low": (r"^\s*setp\.ge\.s32", renamed(".ge.", ".gt.")),
+    "bound one too high": (rf"^\s*setp\.lt\.s32\s+{WORD}, {WORD}, -?{WORD};", renamed(".lt.", ".le.")),
+    "bound one too low": (rf"^\s*setp\.ge\.s32\s+{WORD}, {WORD}, -?{WORD};", renamed(".ge.", ".gt.")),
     "index off by one": (rf"^\s*add\.s32\s+{WORD}, {WORD}, (\d+);", raised(r", (\d+);", 1)),
     "shuffle from a wrong lane": (r"^\s*shfl\.sync\.bfly\.b32\s+[^,]+, [^,]+, 1,", renamed(", 1,", ", 4,")),
-    "factor dropped": (r"^\s*mul\.f32", lambda line: re.sub(rf"mul\.f32\s+({WORD}), ({WORD}), .*", r"mov.b32 \1, \2;", line)),
     "warp sync dropped": (r"^\s*bar\.warp\.sync", without),
     "fence dropped": (r"^\s*(fence\.|wgmma\.fence)", without),
     "wait for the grid before dropped": (r"^\s*griddepcontrol\.wait", without),
@@ -121,11 +120,15 @@ def planted(lines, at, name):
     return lines[:at] + [changed] + lines[at + 1 :]
 
 
-def trapped(lines, places):
-    """The module with traps there: a report names the first that is reached."""
+def trapped(lines, places, name):
+    """The module with traps there, where the bug would change something: a report names the first that is reached."""
     out = list(lines)
     for at in places:
-        out[at] = "trap; " + out[at]
+        trap = "trap;"
+        if name.startswith("bound"):  # one more or less matters where both are equal
+            operands = re.search(rf"{WORD}, ({WORD}), (-?{WORD});", out[at])
+            trap = f"{{ .reg .pred here; setp.eq.s32 here, {operands[1]}, {operands[2]}; @here trap; }}"
+        out[at] = trap + " " + out[at]
     return out
 
 

@@ -8,8 +8,11 @@
 namespace emulator {
 namespace {
 
+// %r<count>: a register is made when it is first named, for most of a large count never are.
 struct RegisterRange {
-  int first, count;  // %r<count>
+  RegisterType type;
+  int count;
+  std::unordered_map<int, int> made;  // by number
 };
 
 struct Scope {
@@ -55,9 +58,9 @@ class BodyParser {
   Operand list();
   Operand number();
   Operand named(std::string_view name);
-  int find_register(std::string_view name) const;
+  int find_register(std::string_view name);
   int need_register();
-  int add_register(std::string_view name, RegisterType type);
+  int add_register(RegisterType type);
 
   Lexer lexer_;
   std::string_view file_;
@@ -121,10 +124,8 @@ void BodyParser::location() {
   if (lexer_.peek().line == line) lexer_.skip_line();  // column, and where it was inlined
 }
 
-int BodyParser::add_register(std::string_view name, RegisterType type) {
-  if (body_.registers.size() > 4'000'000) lexer_.fail("more than four million registers");
+int BodyParser::add_register(RegisterType type) {
   body_.registers.push_back(type);
-  body_.register_names.emplace_back(name);
   return static_cast<int>(body_.registers.size()) - 1;
 }
 
@@ -151,10 +152,9 @@ void BodyParser::declare_registers() {
       const std::uint64_t count = expect_integer(lexer_);
       expect(lexer_, '>');
       if (count > 1'000'000) lexer_.fail("more than a million registers of a name");
-      scope.ranges[name] = {static_cast<int>(body_.registers.size()), static_cast<int>(count)};
-      for (std::uint64_t i = 0; i < count; ++i) add_register(std::string(name) + std::to_string(i), type);
+      scope.ranges[name] = {type, static_cast<int>(count), {}};
     } else {
-      scope.registers[name] = add_register(name, type);
+      scope.registers[name] = add_register(type);
     }
     if (!lexer_.peek().is(',')) break;
     lexer_.take();
@@ -169,7 +169,7 @@ void BodyParser::declare_variable(Space space) {
   body_.variables.push_back(std::move(variable));
 }
 
-int BodyParser::find_register(std::string_view name) const {
+int BodyParser::find_register(std::string_view name) {
   std::size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
   const std::string_view prefix = name.substr(0, digits);
@@ -183,7 +183,10 @@ int BodyParser::find_register(std::string_view name) const {
     if (one != scope->registers.end()) return one->second;
     if (number < 0) continue;
     const auto range = scope->ranges.find(prefix);
-    if (range != scope->ranges.end() && number < range->second.count) return range->second.first + number;
+    if (range == scope->ranges.end() || number >= range->second.count) continue;
+    const auto [made, is_new] = range->second.made.try_emplace(number, 0);
+    if (is_new) made->second = add_register(range->second.type);
+    return made->second;
   }
   return -1;
 }

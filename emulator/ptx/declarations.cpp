@@ -89,7 +89,8 @@ Variable parse_variable(Lexer& lexer, Space space) {
       count = 0;
     } else {
       const std::uint64_t n = expect_integer(lexer);
-      if (n > (std::uint64_t{1} << 32)) lexer.fail("an array over 4 GiB");
+      constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+      if (n > kMost || count * n > kMost) lexer.fail("an array of more than 2^30 elements");
       count *= n;
     }
     expect(lexer, ']');

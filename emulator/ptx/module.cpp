@@ -17,6 +17,7 @@ void parse_params(Lexer& lexer, Entry& entry) {
     entry.param_bytes = (entry.param_bytes + param.align - 1) / param.align * param.align;
     entry.param_offsets.push_back(entry.param_bytes);
     entry.param_bytes += param.bytes;
+    if (entry.param_bytes > (1u << 20)) lexer.fail("parameters of more than a megabyte");
     entry.params.push_back(std::move(param));
     if (!lexer.peek().is(',')) break;
     lexer.take();

@@ -58,7 +58,6 @@ struct Variable {
 
 struct Body {
   std::vector<RegisterType> registers;
-  std::vector<std::string> register_names;
   std::vector<Variable> variables;  // the module's, the parameters, the body's own
   std::vector<Instruction> code;
 };
