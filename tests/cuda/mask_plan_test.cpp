@@ -89,6 +89,7 @@ TEST(MaskSteps, TheWorkspaceIsTheCallersOrTheStreams) {
     EXPECT_EQ(static_cast<const void*>(pass.states), base);
     EXPECT_EQ(static_cast<const void*>(pass.bits), base + layout.bits_at);
     EXPECT_EQ(static_cast<const void*>(pass.dealt), base + layout.dealt_at);
+    EXPECT_EQ(pass.row_tiles, 16);
     EXPECT_EQ(pass.whole_chunks, 1);
     // 8 heads of 512 rows in granules of 64, one stretch of 1024 keys.
     EXPECT_EQ(pretend.launched()[before].grid[0], 64U);

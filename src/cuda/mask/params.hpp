@@ -27,7 +27,9 @@ struct PassParams {
   // An additive mask that TMA could not read is copied to rows of this many elements; null: it can.
   void* copy;
   long long copy_row;
-  int* dealt;  // set to 0: so many row tiles have been dealt out; or null
+  // How many row tiles have been dealt out, then to whom each: set to 0, and to -1, nobody; or null.
+  int* dealt;
+  int row_tiles;
 };
 
 }  // namespace tessera::cuda::mask

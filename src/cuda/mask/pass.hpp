@@ -251,7 +251,10 @@ struct Granules {
   __device__ void run() const {
     const int n = static_cast<int>(threadIdx.x), first = chunk * kBlockGranules;
     if (n < 2) shared.flags[n] = 0;
-    if (blockIdx.x == 0 && n == 0 && p.dealt != nullptr) *p.dealt = 0;
+    if (p.dealt != nullptr)
+      for (int i = static_cast<int>(blockIdx.x) * kThreads + n; i <= p.row_tiles;
+           i += static_cast<int>(gridDim.x) * kThreads)
+        p.dealt[i] = i == 0 ? 0 : -1;
     __syncthreads();
     const unsigned long long flags = look();
 #pragma unroll

@@ -57,6 +57,7 @@ Layout layout_of(const core::Problem& p, bool contents, std::int64_t row_tiles) 
   l.bytes = aligned(granules);
   if (row_tiles > 0) {
     l.dealt_at = l.bytes;
+    l.row_tiles = row_tiles;
     l.bytes += aligned((1 + row_tiles) * static_cast<std::int64_t>(sizeof(int)));
   }
   if (!contents) return l;
@@ -95,6 +96,7 @@ core::Status make_pass(const core::Problem& p, const Layout& l, bool pdl, runtim
   params.copy = reinterpret_cast<void*>(l.copy_at);
   params.copy_row = l.copy_row;
   params.dealt = reinterpret_cast<int*>(l.dealt_at);
+  params.row_tiles = static_cast<int>(l.row_tiles);
   out->kernel = "the pass over the mask tensor";
   out->function = pass_function();
   out->pdl = pdl;

@@ -19,6 +19,7 @@ struct Layout {
   std::int64_t bits_at = 0, copy_at = 0, bytes = 0;  // the states are at 0; bits_at 0: there are none
   std::int64_t copy_row = 0;                         // elements of a row of the copy; 0: there is none
   std::int64_t dealt_at = 0;                         // a counter and a number for each row tile; 0: none
+  std::int64_t row_tiles = 0;                        // that are dealt out
 
   std::int64_t granule_rows() const { return batch * heads * row_granules; }
 };
