@@ -98,7 +98,7 @@ void Decoder::lay_out_shared() {
                    "the entry has more than 16 MiB of shared or of a thread's local memory");
   program_->static_shared_end = static_cast<std::uint32_t>(shared);
   program_->dynamic_shared_start = static_cast<std::uint32_t>(up(shared, dynamic_align));
-  program_->local_bytes = up(local, 16);
+  program_->local_bytes = local;
   for (std::size_t i = 0; i < body_.variables.size(); ++i)
     if (used[i] && body_.variables[i].space == Space::shared && body_.variables[i].is_dynamic)
       variable_values_[i] = program_->dynamic_shared_start;

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -16,14 +17,18 @@ std::string Report::text() const {
   if (!source.empty()) out += ", from " + source;
   out += "\n  block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " +
          std::to_string(block[2]) + ")";
-  if (threads.empty()) return out;
-  out += threads.size() == 1 ? ", thread " : ", threads ";
+  if (!threads.empty()) out += threads.size() == 1 ? ", thread " : ", threads ";
   for (std::size_t i = 0; i < threads.size();) {  // 0-31, 40
     std::size_t end = i;
     while (end + 1 < threads.size() && threads[end + 1] == threads[end] + 1) ++end;
     out += (i > 0 ? ", " : "") + std::to_string(threads[i]);
     if (end > i) out += "-" + std::to_string(threads[end]);
     i = end + 1;
+  }
+  if (address != 0) {
+    char hex[32];
+    std::snprintf(hex, sizeof hex, "\n  address 0x%llx", static_cast<unsigned long long>(address));
+    out += hex;
   }
   return out;
 }

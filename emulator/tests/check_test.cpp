@@ -116,6 +116,54 @@ TEST(Check, LeakedGroup) {
   Snippet s(kThread + "cp.async.ca.shared.global [%r9], [%rd3], 4; cp.async.commit_group;");
   expect_report(s, 32, "leaked group", 1, "threads 0-31", 128);
 }
+TEST(Check, LocalOutOfBounds) {
+  Snippet s(".local .align 4 .b8 here[8]; mov.u32 %r1, 5;\nst.local.u32 [here+8], %r1;");
+  const std::string text = s.report(1);
+  // Rounded up to 16 bytes a thread.
+  EXPECT_EQ(text, "");
+  Snippet t(".local .align 4 .b8 here[8]; mov.u32 %r1, 5;\nst.local.u32 [here+16], %r1;");
+  expect_report(t, 1, "out of bounds: a store of 4 bytes in local memory", 1, "thread 0");
+  Snippet u(".local .align 4 .b8 here[8];\nld.local.u32 %r1, [here];");
+  expect_report(u, 1, "uninitialised memory: a load of 4 bytes", 1, "thread 0");
+}
+TEST(Check, ParametersOutOfBounds) {
+  Snippet s("\nld.param.u32 %r1, [out+8];");
+  expect_report(s, 1, "out of bounds: a load of 4 bytes from the parameters, which have 8 bytes", 1,
+                "thread 0");
+}
+TEST(Check, TheAddressIsTold) {
+  Snippet s(kThread + "st.shared.u32 [%r9+2], %r1;");
+  const std::string text = s.report(32, 64, 256);
+  EXPECT_NE(text.find("\n  address 0x402"), std::string::npos) << text;
+  EXPECT_EQ(s.reports.at(0).address, 1026u);
+}
+TEST(Check, MbarrierCounts) {
+  const std::string init = "mbarrier.init.shared::cta.b64 [shared], 1;\n";
+  Snippet s(init + "mbarrier.arrive.shared::cta.b64 _, [shared], 2;");
+  expect_report(s, 1, "mbarrier misuse: 2 arrivals where the phase waits for 1", 1, "thread 0", 64);
+  Snippet t(init + "mbarrier.test_wait.parity.shared::cta.b64 %p1, [shared], 2;");
+  expect_report(t, 1, "mbarrier misuse: a parity of 2", 1, "thread 0", 64);
+  Snippet u("\nmbarrier.init.shared::cta.b64 [shared+4], 1;");
+  expect_report(u, 1, "misaligned: an mbarrier at shared address 1028", 1, "thread 0", 64);
+  Snippet v("\nmbarrier.init.shared::cta.b64 [shared+64], 1;");
+  expect_report(v, 1, "out of bounds: an mbarrier at shared address 1088", 1, "thread 0", 64);
+}
+TEST(Check, ProductOutsideSharedMemory) {
+  Snippet s(
+      "mov.u64 %rd5, 4611686293305295360;\nmov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; "
+      "mov.f32 %f4, %f1;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, "
+      "%rd5, %rd5, 1, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;");
+  expect_report(s, 128, "out of bounds: a product reads shared address", 2, "threads 0-31", 64);
+}
+TEST(Check, BarriersThatDoNotExist) {
+  Snippet s("mov.u32 %r1, 16;\nbarrier.cta.sync %r1, 32;");
+  expect_report(s, 32, "barrier 16: there are 0 to 15", 1, "threads 0-31");
+}
+TEST(Check, ALaneThatIsNotThere) {
+  Snippet s(kThread +
+            "setp.lt.u32 %p1, %r1, 16; @!%p1 bra skip;\nshfl.sync.idx.b32 %r2, %r1, 20, 31, 65535;\nskip:");
+  expect_report(s, 32, "shfl reads a lane that does not take part", 2, "thread 0");
+}
 TEST(Check, WhatIsNotKnownIsAnErrorWithItsForm) {
   Snippet s("dp4a.u32.u32 %r1, %r2, %r3, %r4;");
   EXPECT_EQ(s.report(32).substr(0, 75),
