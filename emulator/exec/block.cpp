@@ -20,7 +20,7 @@ BlockRunner::BlockRunner(const Grid& grid) : grid_(grid) {
   block_.shared.end = static_cast<std::uint32_t>(end);
   block_.shared.bytes.resize(end - kSharedBase + 16);
   block_.shared.states.resize(end - kSharedBase + 16);
-  block_.local.resize(warps * kLanes * program.local_bytes);
+  block_.local.resize(warps * kLanes * program.local_stride());
   block_.local_states.resize(block_.local.size());
   block_.ranges.assign(program.code.size(), ~0u);
 }

@@ -38,7 +38,7 @@ Resolved resolve(Warp& w, const Op& op, unsigned lane, std::uint64_t address, un
   if (window == kLocalWindow) {
     const std::size_t size = w.program->local_bytes;
     if (offset + bytes > size) outside("local");
-    const std::size_t at = (w.index * kLanes + lane) * size + offset;
+    const std::size_t at = (w.index * kLanes + lane) * w.program->local_stride() + offset;
     return {block.local.data() + at, block.local_states.data() + at};
   }
   if (window == kParamWindow && !is_store) {

@@ -69,7 +69,8 @@ struct Program {
   std::uint32_t static_shared_end = kSharedBase;
   std::uint32_t dynamic_shared_start = kSharedBase;
   std::size_t param_bytes = 0;
-  std::size_t local_bytes = 0;         // of a thread
+  std::size_t local_bytes = 0;  // of a thread
+  std::size_t local_stride() const { return (local_bytes + 15) / 16 * 16; }
   bool lets_dependents_start = false;  // griddepcontrol.launch_dependents is somewhere in it
   TensorCore tensor_core;
 };
