@@ -111,7 +111,7 @@ void BlockRunner::step() {
   std::uint64_t n = 0;
   while (n < limit && !w.paused) {
     const Op& op = code[w.pc++];
-    ++n;
+    n += op.counts;
     op.run(w, op);
   }
   steps_ += n;

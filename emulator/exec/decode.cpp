@@ -134,6 +134,10 @@ std::unique_ptr<Program> Decoder::decode() {
   block_starts_.push_back(static_cast<std::int64_t>(program_->code.size()));
   emit(handlers::leave_program);  // code that ends without ret
   patch_targets();
+  for (Op& op : program_->code)
+    for (const Handler beside : {handlers::join, handlers::guard_begin, handlers::guard_end,
+                                 handlers::check_written, handlers::mark_written, handlers::copy_written})
+      if (op.run == beside) op.counts = 0;
   for (const Instruction& in : body_.code)
     program_->places.push_back({in.line, in.source_file, in.source_line, in.form});
   return std::move(program_);

@@ -1,6 +1,8 @@
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -179,6 +181,7 @@ std::vector<Report> PtxExecutor::finish(Started& started) {
   auto& all = static_cast<StartedBlocks&>(started);
   all.grid.early = false;
   const std::uint64_t blocks = blocks_of(*all.grid.launch);
+  const auto begin = std::chrono::steady_clock::now();
   std::atomic<std::uint64_t> next{0}, steps{0};
   std::atomic<bool> failed{!all.reports.empty()};
   std::mutex mutex;
@@ -203,6 +206,11 @@ std::vector<Report> PtxExecutor::finish(Started& started) {
   for (std::thread& thread : threads) thread.join();
   for (const auto& runner : all.runners) steps += runner->steps();
   steps_ += steps;
+  if (!settings_.speed.empty()) {
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::ofstream(settings_.speed, std::ios::app)
+        << all.grid.program->name << ' ' << steps << ' ' << seconds.count() << '\n';
+  }
   executed_.insert(all.grid.program->name);
   return std::move(all.reports);
 }

@@ -85,13 +85,14 @@ class Executor {
   virtual std::vector<Report> finish(Started& started) = 0;
   // Entries executed so far, for coverage.
   virtual std::vector<std::string> executed() const = 0;
-  // Operations of warps executed so far.
+  // Instructions of warps executed so far: PTX instructions, each counted once for a warp.
   virtual std::uint64_t operations() const = 0;
 };
 
 struct Settings {
   std::uint64_t seed = 1;  // of warp order and of when asynchronous work completes
   int threads = 0;         // host threads; 0: all
+  std::string speed{};     // a file that every launch appends its entry, instructions and seconds to
 };
 std::unique_ptr<Executor> make_executor(const DeviceDescription& device, const Settings& settings);
 

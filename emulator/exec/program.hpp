@@ -28,6 +28,7 @@ struct Op {
   std::uint32_t x = 0, y = 0;  // what the handler makes of them: a place in Program::lists, a size, flags
   std::int64_t value = 0;      // an offset, a target
   std::uint32_t instruction = 0;
+  std::uint32_t counts = 1;  // 0: not an instruction of the program, but something beside it
 };
 
 inline constexpr std::int32_t kConstant = INT32_MIN;  // or'ed to an offset into the constants

@@ -107,6 +107,7 @@ bool read_environment(Environment* out, std::string* why) {
   constexpr int kMostSms = 1024, kMostThreads = 1024;
   out->ptx_index = text_of("TESSERA_EMU_PTX", EMULATOR_PTX_INDEX);
   out->coverage = text_of("TESSERA_EMU_COVERAGE", "");
+  out->settings.speed = text_of("TESSERA_EMU_SPEED", "");
   return find(text_of("TESSERA_EMU_DEVICE", "h200"), &out->gpu, why) &&
          number_of("TESSERA_EMU_SMS", 1, kMostSms, &out->gpu.description.multiprocessors, why) &&
          number_of<std::uint64_t>("TESSERA_EMU_SEED", 0, std::numeric_limits<std::uint64_t>::max(),

@@ -28,6 +28,7 @@ struct Gpu {
 //   TESSERA_EMU_THREADS=n             host threads (0: all)
 //   TESSERA_EMU_PTX=file              the index of the PTX (the build's own)
 //   TESSERA_EMU_COVERAGE=file         entry points that ran are appended to it
+//   TESSERA_EMU_SPEED=file            and here, of every launch, its instructions and seconds
 struct Environment {
   Gpu gpu;
   Settings settings;
