@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/exec/handlers.hpp"
+#include "emulator/exec/rows.hpp"
 
 namespace emulator {
 namespace {
@@ -75,6 +76,7 @@ void check_source(const Block& block, const BulkCopy& copy, std::uint64_t from, 
     late_fault(copy.warp, copy.instruction, 1u << copy.lane, from,
                "out of bounds: a copy reads " + std::to_string(bytes) + " bytes, " + memory.describe(from));
   const std::uint8_t* states = memory.ranges[range].states + (from - memory.ranges[range].first);
+  if (all_written(states, bytes)) return;
   for (std::uint64_t i = 0; i < bytes; ++i)
     if (states[i] != 1)
       late_fault(copy.warp, copy.instruction, 1u << copy.lane, from + i,
@@ -220,7 +222,7 @@ void copy_async(Warp& w, const Op& op) {
         fault(1u << lane, copy.from[lane],
               "out of bounds: cp.async reads " + std::to_string(copy.read[lane]) +
                   " bytes, past the end of an allocation");
-      for (std::uint32_t i = 0; i < copy.read[lane]; ++i)
+      for (std::uint32_t i = 0; i < copy.read[lane] && !all_written(range.states + at, copy.read[lane]); ++i)
         if (range.states[at + i] != 1)
           fault(1u << lane, copy.from[lane] + i, "uninitialised global memory: cp.async reads it");
     }

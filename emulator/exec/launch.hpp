@@ -92,7 +92,7 @@ class Executor {
 struct Settings {
   std::uint64_t seed = 1;  // of warp order and of when asynchronous work completes
   int threads = 0;         // host threads; 0: all
-  std::string speed{};     // a file that every launch appends its entry, instructions and seconds to
+  std::string speed{};     // a file that every launch appends its entry, instructions and CPU seconds to
 };
 std::unique_ptr<Executor> make_executor(const DeviceDescription& device, const Settings& settings);
 

@@ -14,16 +14,24 @@ void need_whole_warp(const Warp& w, const char* what) {
     fault(~w.mask, 0, std::string("divergent ") + what + ": lanes of the warp are elsewhere");
 }
 
+// Pairs of a register of A or B: four lanes have those of a row side by side.
+void collect_pairs(const std::uint32_t* from, std::uint16_t* rows) {
+  for (unsigned row = 0; row < 8; ++row) std::memcpy(rows + row * 16, from + 4 * row, 16);
+}
 // A as four registers a lane: rows and depths in pairs.
 template <class Row>
 void collect_a(Row&& row, std::uint16_t* a) {
-  for (unsigned r = 0; r < 4; ++r) {
-    const std::uint32_t* from = row(r);
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const unsigned i = lane / 4 + (r & 1) * 8, k = 2 * (lane % 4) + (r >> 1) * 8;
-      std::memcpy(a + i * 16 + k, from + lane, 4);
-    }
-  }
+  for (unsigned r = 0; r < 4; ++r) collect_pairs(row(r), a + (r & 1) * 8 * 16 + (r >> 1) * 8);
+}
+
+// Results of a tile of 8 columns: two registers a lane make rows 0 to 7, two more rows 8 to 15.
+void put_results(const float* first, const float* second, float* tile) {
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    tile[2 * lane] = first[lane], tile[2 * lane + 1] = second[lane];
+}
+void take_results(const float* tile, float* first, float* second) {
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    first[lane] = tile[2 * lane], second[lane] = tile[2 * lane + 1];
 }
 
 float of_half(std::uint32_t h) {
@@ -46,6 +54,13 @@ std::uint32_t to_half(float x) {
   return sign | (((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10));
 }
 
+bool chunk_written(const std::uint8_t* states) {
+  std::uint64_t low, high;
+  std::memcpy(&low, states, 8);
+  std::memcpy(&high, states + 8, 8);
+  return low == 0x0101010101010101u && low == high;
+}
+
 // 16 bytes of shared memory that a product reads. Rows that nobody looks at may lack data: what was never
 // written is NaN, which shows wherever it is looked at.
 void chunk_at(Warp& w, const Product& p, std::uint32_t address, std::uint16_t* out) {
@@ -56,10 +71,7 @@ void chunk_at(Warp& w, const Product& p, std::uint32_t address, std::uint16_t* o
                    "; shared memory ends at " + std::to_string(shared.end));
   std::memcpy(out, shared.at(address), 16);
   const std::uint8_t* states = shared.state(address);
-  std::uint64_t low, high;
-  std::memcpy(&low, states, 8);
-  std::memcpy(&high, states + 8, 8);
-  if (low == 0x0101010101010101u && low == high) [[likely]]
+  if (chunk_written(states)) [[likely]]
     return;
   for (unsigned i = 0; i < 16; ++i) {
     if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
@@ -112,14 +124,6 @@ std::uint64_t agreed(const Warp& w, std::int32_t from) {
   return all[0];
 }
 
-// The results of lane l and register r, as [16][columns].
-template <class Do>
-void for_results(unsigned columns, Do&& with) {
-  for (unsigned r = 0; r < columns / 2; ++r)
-    for (unsigned lane = 0; lane < kLanes; ++lane)
-      with(r, lane, (lane / 4 + (r & 2) * 4) * columns + r / 4 * 8 + 2 * (lane % 4) + (r & 1));
-}
-
 }  // namespace
 
 void finish_first_product(Warp& w) {
@@ -137,12 +141,14 @@ void finish_first_product(Warp& w) {
   }
   collect(w, p, p.b_descriptor, (op.y & kTransposedB) != 0, 0, columns, b);
   if (p.add) {
-    for_results(columns, [&](unsigned r, unsigned lane, unsigned at) { d[at] = w.at<float>(list[r])[lane]; });
+    for (unsigned r = 0; r < columns / 2; r += 2)
+      put_results(w.at<float>(list[r]), w.at<float>(list[r + 1]), d + 32 * r);
   } else {
     std::fill(d, d + 16 * columns, 0.0f);
   }
   best_lanes().multiply(a, b, d, static_cast<int>(columns), (op.y & kBfloat) != 0, w.program->tensor_core);
-  for_results(columns, [&](unsigned r, unsigned lane, unsigned at) { w.at<float>(list[r])[lane] = d[at]; });
+  for (unsigned r = 0; r < columns / 2; r += 2)
+    take_results(d + 32 * r, w.at<float>(list[r]), w.at<float>(list[r + 1]));
 }
 
 void finish_products(Warp& w, std::uint32_t pending) {
@@ -166,7 +172,7 @@ void load_matrix(Warp& w, const Op& op) {
     for (unsigned i = 0; i < 8; ++i) {
       const auto address = static_cast<std::uint32_t>(at[8 * m + i]);
       const std::uint8_t* states = shared.state(address);
-      for (unsigned k = 0; k < 16; ++k) {
+      for (unsigned k = 0; k < 16 && !chunk_written(states); ++k) {
         if (states[k] == 1) continue;
         const bool flying = states[k] == static_cast<std::uint8_t>(ByteState::in_flight);
         fault(1u << (8 * m + i), address,
@@ -192,27 +198,31 @@ void multiply(Warp& w, const Op& op) {
   const std::int32_t* list = &w.program->lists[op.x];
   std::uint16_t a[16 * 16], b[8 * 16];
   collect_a([&](unsigned r) { return w.at<std::uint32_t>(list[results + r]); }, a);
-  for (unsigned r = 0; r < 2; ++r)
-    for (unsigned lane = 0; lane < kLanes; ++lane)
-      std::memcpy(b + lane / 4 * 16 + 2 * (lane % 4) + 8 * r,
-                  w.at<std::uint32_t>(list[results + 4 + r]) + lane, 4);
+  for (unsigned r = 0; r < 2; ++r) collect_pairs(w.at<std::uint32_t>(list[results + 4 + r]), b + 8 * r);
   float d[16 * 8];
   const std::int32_t* c = list + results + 6;
-  for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
-    d[at] = half ? of_half(w.at<std::uint32_t>(c[r / 2])[lane] >> 16 * (r & 1) & 0xffffu)
-                 : w.at<float>(c[r])[lane];
-  });
+  for (unsigned r = 0; r < 4; r += 2) {
+    if (!half) {
+      put_results(w.at<float>(c[r]), w.at<float>(c[r + 1]), d + 32 * r);
+      continue;
+    }
+    const std::uint32_t* pairs = w.at<std::uint32_t>(c[r / 2]);
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      d[32 * r + 2 * lane] = of_half(pairs[lane] & 0xffffu),
+                     d[32 * r + 2 * lane + 1] = of_half(pairs[lane] >> 16);
+  }
   TensorCore numbers = w.program->tensor_core;
   numbers.keeps_trace = half;
   best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, numbers);
-  for_results(8, [&](unsigned r, unsigned lane, unsigned at) {
+  for (unsigned r = 0; r < 4; r += 2) {
     if (!half) {
-      w.at<float>(list[r])[lane] = d[at];
-      return;
+      take_results(d + 32 * r, w.at<float>(list[r]), w.at<float>(list[r + 1]));
+      continue;
     }
-    std::uint32_t& pair = w.at<std::uint32_t>(list[r / 2])[lane];
-    pair = (r & 1) != 0 ? (pair & 0xffffu) | to_half(d[at]) << 16 : (pair & 0xffff0000u) | to_half(d[at]);
-  });
+    std::uint32_t* pairs = w.at<std::uint32_t>(list[r / 2]);
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      pairs[lane] = to_half(d[32 * r + 2 * lane]) | to_half(d[32 * r + 2 * lane + 1]) << 16;
+  }
 }
 
 // a: descriptor of A; b: of B; c: predicate, whether D is added to; lists[x]: D, then A in registers

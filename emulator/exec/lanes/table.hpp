@@ -18,7 +18,8 @@ struct Form {
 };
 
 // A product of 16 x 16 by 16 x columns elements on one warp's accumulators, as the tensor cores round it.
-// a: [16][16] rows, b: [columns][16], both as 16-bit patterns; d: [16][columns] floats, added to.
+// a: [16][16] rows, b: [columns][16], both as 16-bit patterns; d: floats, added to, in tiles of 8 columns:
+// [columns / 8][16][8].
 using MultiplyTile = void (*)(const std::uint16_t* a, const std::uint16_t* b, float* d, int columns,
                               bool is_bfloat, const TensorCore& numbers);
 
