@@ -19,6 +19,15 @@ cudaError_t make_pool(int gpu, cudaMemPool_t* pool) {
   wanted.allocType = cudaMemAllocationTypePinned;
   wanted.location = {cudaMemLocationTypeDevice, gpu};
   if (const cudaError_t error = cudaMemPoolCreate(pool, &wanted); error != cudaSuccess) return error;
+  // A stream reuses its own memory alone: a kernel that may start early (ptx/pdl.hpp) does not wait for what
+  // the pool would have it wait for on another stream.
+  for (const cudaMemPoolAttr reuse :
+       {cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic,
+        cudaMemPoolReuseAllowInternalDependencies}) {
+    int no = 0;
+    if (const cudaError_t error = cudaMemPoolSetAttribute(*pool, reuse, &no); error != cudaSuccess)
+      return error;
+  }
   std::uint64_t all = UINT64_MAX;
   return cudaMemPoolSetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &all);
 }
