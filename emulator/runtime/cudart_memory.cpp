@@ -160,7 +160,15 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void*) {
   return on_machine([&](Machine& m) {
     if (m.pools.count(pool) == 0) return cudaErrorInvalidValue;
-    if (attribute == cudaMemPoolAttrReleaseThreshold) return cudaSuccess;
+    switch (attribute) {
+      case cudaMemPoolAttrReleaseThreshold:
+      case cudaMemPoolReuseFollowEventDependencies:  // memory is never given out twice here
+      case cudaMemPoolReuseAllowOpportunistic:
+      case cudaMemPoolReuseAllowInternalDependencies:
+        return cudaSuccess;
+      default:
+        break;
+    }
     return not_emulated("attribute " + std::to_string(static_cast<int>(attribute)) +
                         " of cudaMemPoolSetAttribute");
   });

@@ -77,6 +77,13 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   });
 }
 
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+  return on_stream(handle, [&](Machine&, Stream* stream) {
+    *id = stream->id;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned) {
   return on_stream(handle, [&](Machine& m, Stream* stream) {
     Event* const event = m.streams.find(event_handle);

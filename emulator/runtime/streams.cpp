@@ -14,7 +14,7 @@ constexpr std::size_t kMostWaiting = 1024;
 }  // namespace
 
 cudaStream_t Streams::create(bool blocking) {
-  auto owned = std::make_unique<Stream>();
+  auto owned = std::make_unique<Stream>(++ids_);
   owned->blocking = blocking;
   auto* const handle = owned.get();
   streams_[handle] = std::move(owned);
@@ -25,7 +25,7 @@ Stream* Streams::find(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) return &default_;
   if (handle == cudaStreamPerThread) {
     auto& mine = per_thread_[std::this_thread::get_id()];
-    if (mine == nullptr) mine = std::make_unique<Stream>();
+    if (mine == nullptr) mine = std::make_unique<Stream>(++ids_);
     return mine.get();
   }
   const auto found = streams_.find(reinterpret_cast<Stream*>(handle));

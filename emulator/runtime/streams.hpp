@@ -50,7 +50,9 @@ struct Capture {
 };
 
 struct Stream {
-  bool blocking = true;  // waits for the legacy default stream, and that one for it
+  explicit Stream(unsigned long long number) : id(number) {}
+  unsigned long long id;  // never that of another, unlike its address
+  bool blocking = true;   // waits for the legacy default stream, and that one for it
   std::deque<Operation> queue;
   std::unique_ptr<Capture> capture;
 };
@@ -108,7 +110,8 @@ class Streams {
   void finish_blocking();
 
   std::mt19937_64 random_;
-  Stream default_;
+  Stream default_{1};
+  unsigned long long ids_ = 1;
   std::map<Stream*, std::unique_ptr<Stream>> streams_;
   std::map<std::thread::id, std::unique_ptr<Stream>> per_thread_;
   std::map<Event*, std::unique_ptr<Event>> events_;

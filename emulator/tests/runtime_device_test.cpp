@@ -130,8 +130,9 @@ TEST_F(Memories, APoolsMemoryLeavesInTheOrderOfItsStream) {
   std::uint64_t all = ~std::uint64_t{0};
   ASSERT_EQ(cudaMemPoolCreate(&pool, &wanted), cudaSuccess);
   ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), cudaSuccess);
-  EXPECT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseFollowEventDependencies, &all),
-            cudaErrorNotSupported);
+  int no = 0;
+  ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseFollowEventDependencies, &no), cudaSuccess);
+  EXPECT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &all), cudaErrorNotSupported);
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaMallocFromPoolAsync(&p, sizeof(int), pool, stream), cudaSuccess);
   ASSERT_EQ(cudaMemsetAsync(p, 0, sizeof(int), stream), cudaSuccess);

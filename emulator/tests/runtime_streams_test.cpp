@@ -25,6 +25,19 @@ TEST_F(Streams, WorkRunsWhenSomebodyWaitsAndNotBefore) {
   EXPECT_EQ(peek(a), 111);
 }
 
+TEST_F(Streams, EachHasAnIdThatNoOtherGets) {
+  unsigned long long first = 0, second = 0, legacy = 0, null = 0;
+  const cudaStream_t stream = stream_with(cudaStreamNonBlocking);
+  ASSERT_EQ(cudaStreamGetId(stream, &first), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamGetId(stream_with(cudaStreamNonBlocking), &second), cudaSuccess);
+  ASSERT_EQ(cudaStreamGetId(cudaStreamLegacy, &legacy), cudaSuccess);
+  ASSERT_EQ(cudaStreamGetId(nullptr, &null), cudaSuccess);
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, legacy);
+  EXPECT_EQ(legacy, null);
+}
+
 // Programmatic dependent launch.
 TEST_F(Streams, ALaunchStartsBeforeTheOneThatLetsIt) {
   define("other", [](const Launch&) { return std::vector<Report>{}; });

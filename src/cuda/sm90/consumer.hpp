@@ -288,8 +288,8 @@ struct Consumer {
         soften(c, tile, even, s, rows);
       }
       if (tile < range.first) break;
-      ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
       change(s, tile);
+      ptx::wgmma_wait<0>();  // whichever P the output is made of, `even` is free now
       c.grew = !(kTriesOnce && continue_softmax<C, T>(even, s, rows, factor()));
       if (c.grew) grown_softmax<C, T>(even, s, rows, factor(), c.shrink);
       in_odd = false;
