@@ -15,8 +15,8 @@ bool gives_register(const Instruction& in, std::size_t operands) {
 }
 bool selects(const Instruction& in) { return in.form.starts_with("selp.") && gives_register(in, 4); }
 bool copies(const Instruction& in) {
-  return selects(in) || (in.form.starts_with("mov.") && gives_register(in, 2) &&
-                         in.operands[1].kind == Operand::Kind::reg);
+  return selects(in) ||
+         (in.form.starts_with("mov.") && gives_register(in, 2) && in.operands[1].kind == Operand::Kind::reg);
 }
 
 }  // namespace

@@ -149,9 +149,9 @@ typedef struct tessera_device {
   void* run_context;
   /* Scratch memory of that device, a multiple of 256 bytes, for one call at a time; what it holds is
    * arbitrary before and after. In tessera_plan workspace_bytes is what the plan may use of it (workspace
-   * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a call that needs
-   * some then uses memory that this library keeps, for each stream of a GPU and for each thread on a CPU; one
-   * too small for the kernel is refused. */
+   * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a call that
+   * needs some then uses memory that this library keeps, for each stream of a GPU and for each thread on a
+   * CPU; one too small for the kernel is refused. */
   void* workspace;
   size_t workspace_bytes;
 } tessera_device;
@@ -170,10 +170,10 @@ typedef struct tessera_plan_info {
 } tessera_plan_info;
 
 /* Computes one problem. On a CPU it returns when the output is written. On a GPU it puts the work on the
- * stream and returns: no waiting, no allocation but for a workspace that is needed and was not given (once for a stream), and the
- * stream may be captured into a CUDA graph; values in key_lengths cannot be looked at then and are clamped to
- * 0 ... keys. Safe from many threads at once. On any status but TESSERA_OK nothing was written (unless
- * TESSERA_INTERNAL). */
+ * stream and returns: no waiting, no allocation but for a workspace that is needed and was not given (once
+ * for a stream), and the stream may be captured into a CUDA graph; values in key_lengths cannot be looked at
+ * then and are clamped to 0 ... keys. Safe from many threads at once. On any status but TESSERA_OK nothing
+ * was written (unless TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
 /* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */
