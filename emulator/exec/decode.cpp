@@ -46,6 +46,7 @@ Decoder::Decoder(const Module& module, const Entry& entry, const TensorCore& ten
   }
   blocks_ = find_blocks(body_, module.file);
   slots_ = allocate_slots(body_, blocks_);
+  low_half_ = slots_.words++ * 128;
 }
 
 void Decoder::fail(const Instruction& in, const std::string& sentence) const {
@@ -200,15 +201,31 @@ void Decoder::one(const Instruction& in) {
   emit(handlers::guard_end);
 }
 
+// A conversion may read the low part of a register that is wider than its type (PTX ISA, "Operand Size
+// Exceeding Instruction-Type Size"): that part goes to a register of its own first.
+bool Decoder::reads_low_half(const Instruction& in, char kind) {
+  if (kind == 'q' || kind == 'p' || in.form.substr(0, 4) != "cvt.") return false;
+  const Operand& source = in.operands[1];
+  return source.kind == Operand::Kind::reg &&
+         body_.registers[static_cast<std::size_t>(source.reg)] == RegisterType::bits64;
+}
+
 void Decoder::arithmetic(const Instruction& in) {
   const Form* form = find_form(in.form);
   if (form == nullptr) unknown(in);
   const std::size_t count = form->signature.size() - 2;
   need_operands(in, count + 1, count + 1);
   Op op;
-  std::int32_t* fields[3] = {&op.a, &op.b, &op.c};
-  for (std::size_t i = 0; i < count; ++i)
-    *fields[i] = by_kind(in, in.operands[i + 1], form->signature[i + 2]);
+  if (reads_low_half(in, form->signature[2])) {
+    Op& low = emit(find_form("cvt.u32.u64")->run);
+    low.a = quad(in, in.operands[1]);
+    low.d = op.a = low_half_;
+    low.counts = 0;
+  } else {
+    std::int32_t* fields[3] = {&op.a, &op.b, &op.c};
+    for (std::size_t i = 0; i < count; ++i)
+      *fields[i] = by_kind(in, in.operands[i + 1], form->signature[i + 2]);
+  }
   op.d = result(in, in.operands[0], form->signature[0]);
   op.run = form->run;
   op.instruction = instruction_;

@@ -38,6 +38,7 @@ class Decoder {
   void one(const Instruction& in);
   void flow(const Instruction& in, const BasicBlock& block, bool guarded);
   void dispatch(const Instruction& in);
+  bool reads_low_half(const Instruction& in, char kind);
   void arithmetic(const Instruction& in);
   void patch_targets();
   [[noreturn]] void fail(const Instruction& in, const std::string& sentence) const;
@@ -101,6 +102,7 @@ class Decoder {
   Body body_;
   std::vector<BasicBlock> blocks_;
   Slots slots_;
+  std::int32_t low_half_ = 0;  // a register of the decoder's own
   std::unique_ptr<Program> program_;
   std::map<std::pair<std::uint64_t, bool>, std::int32_t> constants_;
   std::vector<std::int64_t> variable_values_;  // addresses in their spaces

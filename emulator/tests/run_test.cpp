@@ -23,5 +23,13 @@ TEST(Run, LanesPartAndMeetAgain) {
   for (unsigned i = 0; i < 32; ++i) ASSERT_EQ(out[i], i * (i + 1) / 2 + 31 * 32 / 2);
 }
 
+// What a compiler writes for static_cast<int>(a 64-bit number) * another.
+TEST(Run, AConversionReadsTheLowPartOfAWiderRegister) {
+  Snippet s(R"(mov.u64 %rd2, 0x1234567890abcdef; cvt.s64.s32 %rd3, %rd2; st.global.u64 [%rd1], %rd3;
+    cvt.u64.u32 %rd4, %rd2; st.global.u64 [%rd1+8], %rd4; cvt.s32.s16 %r1, %rd2; st.global.u32 [%rd1+16], %r1;)");
+  const auto out = s.run(1, 1, 5);
+  EXPECT_EQ(out, (std::vector<std::uint32_t>{0x90abcdef, 0xffffffff, 0x90abcdef, 0, 0xffffcdef}));
+}
+
 }  // namespace
 }  // namespace emulator

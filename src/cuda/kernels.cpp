@@ -1,6 +1,7 @@
 // The CUDA rows of the kernel table: a folder each. Production first, then the scalar kernel that takes
 // everything, then the other rungs, which are there to be asked for by name.
 #include "cuda/backend.hpp"
+#include "cuda/decode/choose.hpp"
 #include "cuda/ladder/rows.hpp"
 #include "cuda/sm80/choose.hpp"
 #include "cuda/sm80_f32/choose.hpp"
@@ -10,8 +11,9 @@
 namespace tessera::cuda {
 
 std::vector<core::Kernel> kernels() {
-  std::vector<core::Kernel> rows = {sm90::production_row(), sm90_f32::production_row(),
-                                    sm80::production_row(), sm80_f32::production_row()};
+  std::vector<core::Kernel> rows = {decode::production_row(), sm90::production_row(),
+                                    sm90_f32::production_row(), sm80::production_row(),
+                                    sm80_f32::production_row()};
   for (core::Kernel& rung : ladder::rows()) rows.push_back(std::move(rung));
   for (core::Kernel& row : rows) {
     row.device = TESSERA_CUDA;

@@ -1,0 +1,19 @@
+// What the decode kernels receive.
+#pragma once
+
+#include "cuda/params.hpp"
+
+namespace tessera::cuda::decode {
+
+struct DecodeParams {
+  Params problem;
+  int blocks;     // of the first kernel
+  int row_tiles;  // of a K/V head
+  // What the first kernel leaves for the second: for every block, O and softmax state of the pieces that its
+  // first sequence begins with (one slot), then of `slots` - 1 pieces of the sequence that it goes on with.
+  float* partials;
+  int slots;
+  int slot_rows;  // packed rows of a slot
+};
+
+}  // namespace tessera::cuda::decode

@@ -1,0 +1,129 @@
+// Which pieces a block takes: found on the device, because only there the entries' lengths are known.
+#pragma once
+
+#include "cuda/decode/params.hpp"
+#include "cuda/decode/pieces.hpp"
+#include "cuda/tile/view.hpp"
+
+namespace tessera::cuda::decode {
+
+// One entry of the batch, as all of its sequences share it.
+struct Entry {
+  int first_tile, tiles;  // key tiles that some row of it sees
+  Cut cut;
+  int sequences;
+
+  __device__ int units() const { return cut.pieces * sequences; }
+  __device__ long long length() const { return static_cast<long long>(units()) * cut.cost(); }
+};
+
+__device__ inline Entry entry_of(const DecodeParams& d, int batch) {
+  const Params& p = d.problem;
+  const tile::Sequence sequence{p, batch};
+  const tile::KeyRange range = tile::key_range(sequence.band(), 0, max(sequence.queries() - 1, 0));
+  Entry e;
+  e.first_tile = range.begin / kTileKeys;
+  e.tiles = range.end > range.begin ? ceil_divide(range.end, kTileKeys) - e.first_tile : 0;
+  e.sequences = p.sizes.kv_heads * d.row_tiles;
+  e.cut = cut(e.tiles, e.sequences);
+  return e;
+}
+
+// An entry and where it begins on the line.
+struct Place {
+  int batch;
+  long long start;
+};
+
+// The sum of x over the block's threads before this one; *all: over all of them. `shared`: a number for each
+// warp.
+template <int kThreads>
+__device__ inline long long sum_before(long long x, long long* shared, long long* all) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  long long upto = x;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const long long other = __shfl_up_sync(0xffffffffu, upto, step);
+    if (lane >= step) upto += other;
+  }
+  if (lane == 31) shared[warp] = upto;
+  __syncthreads();
+  long long before = upto - x;
+  *all = 0;
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) {
+    if (w < warp) before += shared[w];
+    *all += shared[w];
+  }
+  return before;
+}
+
+// The row of entries whose lengths a thread adds up.
+struct Share {
+  int first, end;
+};
+template <int kThreads>
+__device__ inline Share share_of(int entries) {
+  const int per_thread = ceil_divide(entries, kThreads), first = static_cast<int>(threadIdx.x) * per_thread;
+  return {min(first, entries), min(first + per_thread, entries)};
+}
+
+// The line, and the entry on it with which `block` begins. Entries without lengths are all alike. `shared`:
+// 64 bytes, free again after the next barrier.
+template <int kThreads>
+__device__ inline Line find_first(const DecodeParams& d, int block, long long* shared, Place* place) {
+  const int entries = d.problem.sizes.batch;
+  Line line{0, d.blocks};
+  if (!tile::has_key_lengths(d.problem)) {
+    const long long each = entry_of(d, 0).length();
+    line.length = each * entries;
+    place->batch = static_cast<int>(Line::divide(line.first_of(block), each));
+    place->start = place->batch * each;
+    return line;
+  }
+  const Share share = share_of<kThreads>(entries);
+  long long mine = 0;
+  for (int b = share.first; b < share.end; ++b) mine += entry_of(d, b).length();
+  long long before = sum_before<kThreads>(mine, shared, &line.length);
+  const long long at = line.first_of(block);
+  if (at >= before && at < before + mine) {
+    int b = share.first;
+    for (;; ++b) {
+      const long long next = before + entry_of(d, b).length();
+      if (at < next) break;
+      before = next;
+    }
+    shared[6] = b;
+    shared[7] = before;
+  }
+  __syncthreads();
+  *place = {static_cast<int>(shared[6]), shared[7]};
+  return line;
+}
+
+// The line, and where `batch` begins on it.
+template <int kThreads>
+__device__ inline Line find_entry(const DecodeParams& d, int batch, long long* shared, long long* start) {
+  const int entries = d.problem.sizes.batch;
+  Line line{0, d.blocks};
+  if (!tile::has_key_lengths(d.problem)) {
+    const long long each = entry_of(d, 0).length();
+    line.length = each * entries;
+    *start = each * batch;
+    return line;
+  }
+  const Share share = share_of<kThreads>(entries);
+  long long mine = 0, before = 0;
+  for (int b = share.first; b < share.end; ++b) {
+    const long long length = entry_of(d, b).length();
+    mine += length;
+    if (b < batch) before += length;
+  }
+  sum_before<kThreads>(mine, shared, &line.length);
+  __syncthreads();
+  sum_before<kThreads>(before, shared, start);
+  __syncthreads();
+  return line;
+}
+
+}  // namespace tessera::cuda::decode

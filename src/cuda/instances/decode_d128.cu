@@ -1,0 +1,6 @@
+#include "cuda/decode/instance.hpp"
+
+namespace tessera::cuda::decode {
+template Functions functions<Element::f16, 128, 128>();
+template Functions functions<Element::bf16, 128, 128>();
+}  // namespace tessera::cuda::decode

@@ -1,0 +1,6 @@
+#include "cuda/decode/instance.hpp"
+
+namespace tessera::cuda::decode {
+template Functions functions<Element::f16, 256, 256>();
+template Functions functions<Element::bf16, 256, 256>();
+}  // namespace tessera::cuda::decode

@@ -1,0 +1,6 @@
+#include "cuda/decode/instance.hpp"
+
+namespace tessera::cuda::decode {
+template Functions functions<Element::f16, 64, 64>();
+template Functions functions<Element::bf16, 64, 64>();
+}  // namespace tessera::cuda::decode
