@@ -116,6 +116,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   params.problem = translate(p, static_cast<int>(p.group()));
   params.blocks = static_cast<int>(blocks);
   params.row_tiles = static_cast<int>(choice.row_tiles);
+  params.whole_chunks = rows_of_16_bytes(p) ? 1 : 0;
   params.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
   params.slots = static_cast<int>(slots_of(p, sequences, tiles, blocks));
 

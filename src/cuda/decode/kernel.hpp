@@ -50,19 +50,33 @@ struct Block {
 
   __device__ float* stats() const { return reinterpret_cast<float*>(memory + C.stats_offset()); }
 
-  // Rows of keys or values from `first` on, in the order of the thread's chunks.
+  // Rows of keys or values from `first` on; zeros where there are none. `copy(to, from, count)`: a chunk of
+  // them.
+  template <int kDim, int kUnroll, class Copy>
+  __device__ void load_chunks(unsigned to, const T* rows, long long stride, int dim, int first,
+                              const tile::KeyRange& seen, const Copy& copy) const {
+    constexpr int kChunks = kDim / 8;
+    static_assert(C.keys() * kChunks % kThreads == 0);
+#pragma unroll kUnroll
+    for (int n = 0; n < C.keys() * kChunks; n += kThreads) {
+      const int at = n + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
+      const int key = first + row;
+      const bool there = key >= seen.begin && key < seen.end && chunk * 8 < dim;
+      copy(to + tile::chunk_offset<kDim>(row, chunk), rows + (there ? key * stride + chunk * 8 : 0),
+           there ? dim - chunk * 8 : 0);
+    }
+  }
   template <int kDim>
   __device__ void load_tile(unsigned to, const T* rows, long long stride, int dim, int first,
                             const tile::KeyRange& seen) const {
-    constexpr int kChunks = kDim / 8;
-#pragma unroll 4
-    for (int n = 0; n < C.keys() * kChunks; n += kThreads) {
-      const int row = (n + static_cast<int>(threadIdx.x)) / kChunks,
-                chunk = (n + static_cast<int>(threadIdx.x)) % kChunks;
-      const int key = first + row;
-      const bool there = key >= seen.begin && key < seen.end && chunk * 8 < dim;
-      const T* const from = rows + (there ? key * stride + chunk * 8 : 0);
-      sm80::copy_elements(to + tile::chunk_offset<kDim>(row, chunk), from, there ? dim - chunk * 8 : 0);
+    if (d.whole_chunks != 0) {
+      load_chunks<kDim, 8>(to, rows, stride, dim, first, seen, [](unsigned slot, const T* from, int count) {
+        ptx::copy_async_16(slot, from, count > 0);
+      });
+    } else {
+      load_chunks<kDim, 1>(to, rows, stride, dim, first, seen, [](unsigned slot, const T* from, int count) {
+        sm80::copy_elements(slot, from, count);
+      });
     }
   }
   __device__ void load_keys(const tile::BlockView<T>& view, int t, int slot,

@@ -7,8 +7,9 @@ namespace tessera::cuda::decode {
 
 struct DecodeParams {
   Params problem;
-  int blocks;     // of the first kernel
-  int row_tiles;  // of a K/V head
+  int blocks;        // of the first kernel
+  int row_tiles;     // of a K/V head
+  int whole_chunks;  // rows of K and V are whole chunks of 16 bytes
   // What the first kernel leaves for the second: for every block, O and softmax state of the pieces that its
   // first sequence begins with (one slot), then of `slots` - 1 pieces of the sequence that it goes on with.
   float* partials;
