@@ -65,16 +65,15 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
 }
 
-// The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
-// piece of a sequence that another began.
-std::int64_t slots_of(const core::Problem& p, std::int64_t sequences, int tiles, std::int64_t blocks) {
-  const std::int64_t most = most_pieces(tiles, static_cast<int>(sequences));
-  const Cut longest = cut(tiles, static_cast<int>(sequences));
-  // At most that much of the line, of which a piece takes at least its least length.
+// The most units that a block has of one sequence.
+std::int64_t region_of(const core::Problem& p, std::int64_t sequences, int tiles, std::int64_t most,
+                       std::int64_t blocks) {
+  // Pieces take no more of the line than that, and none takes less than the least.
+  const Cut longest = cut(tiles, static_cast<int>(most));
+  constexpr std::int64_t kLeast = 1 << kLeastShift;
   const std::int64_t line =
-      p.batch * sequences * (std::int64_t{tiles} * (kLeastTiles + 1) / kLeastTiles + 2 * longest.cost());
-  const std::int64_t of_block = (line / blocks + 1) / (kLeastTiles + 1) + 1;
-  return 1 + std::min(most - 1, of_block);
+      p.batch * sequences * (std::int64_t{tiles} * (kLeast + 1) / kLeast + 2 * longest.cost(false));
+  return std::min(most, (line / blocks + 1) / (kLeast + 1) + 1);
 }
 
 std::string words(const core::Sizes& p, const Choice& choice, std::int64_t pieces, std::int64_t blocks) {
@@ -90,7 +89,8 @@ void set_decode_params(runtime::Step* step, const DecodeParams& params) {
   step->place = [](void* bytes, const core::Addresses& at, void* workspace) {
     auto* const d = static_cast<DecodeParams*>(bytes);
     place(&d->problem, at);
-    d->partials = static_cast<float*>(workspace);
+    d->totals = static_cast<float*>(workspace);
+    d->partials = d->totals + d->totals_floats;
     return core::Status{};
   };
 }
@@ -108,7 +108,8 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   const Config& c = choice.config;
   const std::int64_t sequences = p.kv_heads * choice.row_tiles;
   const int tiles = static_cast<int>(divide_up(p.keys, kTileKeys)) + 1;  // a window may begin in a tile
-  const std::int64_t pieces = most_pieces(tiles, static_cast<int>(sequences));
+  const int most = most_pieces_of(static_cast<int>(sequences));
+  const std::int64_t pieces = std::clamp<std::int64_t>(divide_up(tiles, 1 << kLeastShift), 1, most);
   const std::int64_t blocks = std::min<std::int64_t>(std::int64_t{gpu.sms} * c.tile.min_blocks,
                                                      std::max<std::int64_t>(p.batch * sequences * pieces, 1));
 
@@ -117,8 +118,12 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   params.blocks = static_cast<int>(blocks);
   params.row_tiles = static_cast<int>(choice.row_tiles);
   params.whole_chunks = rows_of_16_bytes(p) ? 1 : 0;
+  params.changes_scores = plain_scores(p) && params.problem.units.first == 1.0f ? 0 : 1;
+  params.most_pieces = most;
   params.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
-  params.slots = static_cast<int>(slots_of(p, sequences, tiles, blocks));
+  params.region = static_cast<int>(region_of(p, sequences, tiles, pieces, blocks));
+
+  params.totals_floats = blocks * c.rows() * c.tile.value_dim;
 
   auto made = std::make_shared<Steps>();
   runtime::Step& attend = made->add();
@@ -130,7 +135,8 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   attend.shared_bytes = static_cast<unsigned>(c.shared_bytes());
   set_decode_params(&attend, params);
   if (pieces > 1 && p.batch > 0 && p.queries > 0) {
-    made->use_workspace(blocks * params.slots * params.slot_rows * (c.tile.value_dim + 2) *
+    const std::int64_t slot = std::int64_t{params.slot_rows} * (c.tile.value_dim + 2);
+    made->use_workspace((params.totals_floats + 2 * blocks * params.region * slot) *
                         static_cast<std::int64_t>(sizeof(float)));
     runtime::Step& merge = made->add();
     merge.kernel = "decode";

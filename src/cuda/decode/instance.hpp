@@ -32,10 +32,10 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
 
 template <Element kElement, int kValueDim>
 __global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_constant__ DecodeParams d) {
-  __shared__ int list[kMostPieces + 1];
-  __shared__ long long search[8];
+  __shared__ Units units;
+  __shared__ Search search;
   enter();
-  merge_row<tile::ElementType<kElement>, kValueDim>(d, list, search);
+  merge_row<tile::ElementType<kElement>, kValueDim>(d, &units, &search);
 }
 
 template <Element kElement, int kDim, int kValueDim>

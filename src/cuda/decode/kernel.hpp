@@ -7,32 +7,35 @@
 //           | S = Q K, row max, P = exp2(S - row max), O += P V
 //             (where warps share rows: largest scores and P pass through shared memory, each behind a
 //             barrier)
-//   a piece's end: its O and softmax state are merged into those of the sequence's pieces before it, or
-//           written to the workspace, if another block has the first of them
-//   a sequence's end: rows are divided and written, or, if another block has the rest, left in the workspace
+//   a piece's end: its O and softmax state are merged into those of its chain
+//   a chain's end, or a unit's: merged into those of the sequence's chains before it, if the block has all of
+//           the sequence, and else left in the workspace
 //
 // The second kernel (merge.hpp) ends the sequences that more than one block had a part of.
 #pragma once
 
 #include "cuda/decode/finish.hpp"
+#include "cuda/decode/loads.hpp"
 #include "cuda/decode/run.hpp"
 #include "cuda/decode/softmax.hpp"
-#include "cuda/ptx/async_copy.hpp"
 #include "cuda/tile/options.hpp"
 
 namespace tessera::cuda::decode {
 
-// What a block does of one sequence: pieces first ... end - 1.
+// What a block does of one sequence: units first ... end - 1.
 struct Part {
   int batch, sequence;
   int first, end;
-  bool begins, ends;  // it has the sequence's first piece, its last
+  bool chains;     // are the units
+  bool whole;      // it has all of them
+  long long slot;  // of the first, in the workspace
 };
 
 template <Config C, class T>
 struct Block {
   using Policy = tile::OptionScores;
   static constexpr int kThreads = C.tile.threads();
+  static_assert(sizeof(Search) <= C.shared_bytes() - C.search_offset());
 
   const DecodeParams& d;
   const Params& p;
@@ -49,44 +52,6 @@ struct Block {
         factor{Policy::factor(p)} {}
 
   __device__ float* stats() const { return reinterpret_cast<float*>(memory + C.stats_offset()); }
-
-  // Rows of keys or values from `first` on; zeros where there are none. `copy(to, from, count)`: a chunk of
-  // them.
-  template <int kDim, int kUnroll, class Copy>
-  __device__ void load_chunks(unsigned to, const T* rows, long long stride, int dim, int first,
-                              const tile::KeyRange& seen, const Copy& copy) const {
-    constexpr int kChunks = kDim / 8;
-    static_assert(C.keys() * kChunks % kThreads == 0);
-#pragma unroll kUnroll
-    for (int n = 0; n < C.keys() * kChunks; n += kThreads) {
-      const int at = n + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
-      const int key = first + row;
-      const bool there = key >= seen.begin && key < seen.end && chunk * 8 < dim;
-      copy(to + tile::chunk_offset<kDim>(row, chunk), rows + (there ? key * stride + chunk * 8 : 0),
-           there ? dim - chunk * 8 : 0);
-    }
-  }
-  template <int kDim>
-  __device__ void load_tile(unsigned to, const T* rows, long long stride, int dim, int first,
-                            const tile::KeyRange& seen) const {
-    if (d.whole_chunks != 0) {
-      load_chunks<kDim, 8>(to, rows, stride, dim, first, seen, [](unsigned slot, const T* from, int count) {
-        ptx::copy_async_16(slot, from, count > 0);
-      });
-    } else {
-      load_chunks<kDim, 1>(to, rows, stride, dim, first, seen, [](unsigned slot, const T* from, int count) {
-        sm80::copy_elements(slot, from, count);
-      });
-    }
-  }
-  __device__ void load_keys(const tile::BlockView<T>& view, int t, int slot,
-                            const tile::KeyRange& seen) const {
-    const unsigned ring = shared + C.tile.query_bytes();
-    load_tile<C.tile.dim>(ring + slot * C.tile.key_bytes(), view.key, p.kv.key.strides.row, p.sizes.dim,
-                          t * C.keys(), seen);
-    load_tile<C.tile.value_dim>(ring + C.tile.stages * C.tile.key_bytes() + slot * C.tile.value_bytes(),
-                                view.value, p.kv.value.strides.row, p.sizes.value_dim, t * C.keys(), seen);
-  }
 
   __device__ void change(sm80::Scores<C.tile>& s, const tile::BlockView<T>& view, int first_row,
                          int t) const {
@@ -136,11 +101,13 @@ struct Block {
   }
 
   __device__ void step(Rows<C>& rows, Output<C>& o, const sm80::Query<C.tile>& q,
-                       const sm80::Lanes<C.tile>& lanes, const tile::BlockView<T>& view, int first_row, int t,
-                       int slot) const {
+                       const sm80::Lanes<C.tile>& lanes, const tile::BlockView<T>& view, int first_row,
+                       const tile::KeyRange& seen, int t, int slot) const {
     sm80::Scores<C.tile> s;
     sm80::multiply_query_key<C.tile, T>(s, q, lanes.query, lanes.key_of(slot));
-    change(s, view, first_row, t);
+    // Nothing is to be done where all rows see all keys, if no option changes scores.
+    if (d.changes_scores != 0 || t * C.keys() < seen.full_begin || (t + 1) * C.keys() > seen.full_end)
+      change(s, view, first_row, t);
     float largest[C.tile.row_tiles][2], shrink[C.tile.row_tiles][2];
     find_largest<C>(s, stats(), w, largest);
     if (move_rows<C>(rows, largest, factor, shrink)) {
@@ -161,29 +128,36 @@ struct Block {
     multiply_value(o, probs, slot);
   }
 
-  // `slots`: the first of this block in the workspace.
-  __device__ void attend(const Part& part, const Entry& entry, int slots) const {
+  __device__ void attend(const Part& part, const Entry& entry) const {
     const int pack_index = part.sequence / d.row_tiles;
     const tile::BlockView<T> view = tile::block_view<T>(p, part.batch, pack_index);
     const int first_row = part.sequence % d.row_tiles * C.rows();
     const tile::KeyRange seen = tile::key_range(view.band, view.query_of(first_row),
                                                 view.query_of(min(first_row + C.rows(), view.rows) - 1));
     constexpr int kSteps = kTileKeys / C.keys();  // tiles of this block in one of pieces.hpp's
-    const int piece_tiles = entry.cut.piece_tiles * kSteps;
-    const int first = max(entry.first_tile * kSteps + part.first * piece_tiles, seen.begin / C.keys());
-    const int end = min(entry.first_tile * kSteps + part.end * piece_tiles, ceil_divide(seen.end, C.keys()));
+    const int piece_tiles = entry.cut.tiles() * kSteps;
+    const int first_piece = part.chains ? part.first * kChain : part.first,
+              end_piece = part.chains ? min(part.end * kChain, entry.cut.pieces) : part.end;
+    const int first = max(entry.first_tile * kSteps + first_piece * piece_tiles, seen.begin / C.keys());
+    const int end = min(entry.first_tile * kSteps + end_piece * piece_tiles, ceil_divide(seen.end, C.keys()));
+
+    const Loads<C, T> loads{{view.key, p.kv.key.strides.row, p.sizes.dim},
+                            {view.value, p.kv.value.strides.row, p.sizes.value_dim},
+                            seen,
+                            d.whole_chunks != 0,
+                            shared + C.tile.query_bytes()};
 
     __syncthreads();  // everyone is done with the sequence before
-    sm80::load_rows<T, C.tile.dim, C.rows(), kThreads, sm80::Rows::of_any_alignment>(
-        shared, p.sizes.dim, first_row, view.rows,
-        [&](int row) { return tile::query_row(p, view, view.index(row)); });
-    ptx::commit_copies();
 #pragma unroll
     for (int i = 0; i < C.tile.stages - 1; ++i) {
-      if (first + i < end) load_keys(view, first + i, i, seen);
+      if (first + i < end) loads.start(first + i, i);
+      if (i == 0)
+        sm80::load_rows<T, C.tile.dim, C.rows(), kThreads, sm80::Rows::of_any_alignment>(
+            shared, p.sizes.dim, first_row, view.rows,
+            [&](int row) { return tile::query_row(p, view, view.index(row)); });
       ptx::commit_copies();
     }
-    ptx::wait_copies<C.tile.stages - 1>();
+    ptx::wait_copies<C.tile.stages - 2>();
     __syncthreads();
     const sm80::Lanes<C.tile> lanes(shared);
     sm80::Query<C.tile> q;
@@ -193,9 +167,11 @@ struct Block {
         ptx::load_matrix_x4(q[0][k], sm80::fragment_address<C.tile.dim>(lanes.query, 0, k));
     }
 
-    Sum<C> all(memory);
+    Sum<C> chain(memory);
+    Total<C> total(d, static_cast<int>(blockIdx.x));
+    long long to = part.slot;
     int t = first, slot = 0, started = C.tile.stages - 1;  // slots of tile t, and of the next to be started
-    for (int piece = part.first; piece < part.end; ++piece) {
+    for (int piece = first_piece; piece < end_piece; ++piece) {
       const int piece_end = min(entry.first_tile * kSteps + (piece + 1) * piece_tiles, end);
       Rows<C> rows;
       Output<C> o;
@@ -204,28 +180,27 @@ struct Block {
       for (; t < piece_end; ++t) {
         ptx::wait_copies<C.tile.stages - 2>();
         __syncthreads();
-        if (t + C.tile.stages - 1 < end) load_keys(view, t + C.tile.stages - 1, started, seen);
+        if (t + C.tile.stages - 1 < end) loads.start(t + C.tile.stages - 1, started);
         ptx::commit_copies();
         started = started + 1 == C.tile.stages ? 0 : started + 1;
-        step(rows, o, q, lanes, view, first_row, t, slot);
+        step(rows, o, q, lanes, view, first_row, seen, t, slot);
         slot = slot + 1 == C.tile.stages ? 0 : slot + 1;
       }
       join_sums<C>(rows, stats(), w);
-      if (part.begins) {
-        all.merge(rows, o);
-      } else {
-        store_partial<C>(
-            d, slots + 1 + piece - part.first, rows, [&](int m, int n, int e) { return o[m][n][e]; },
-            view.rows - first_row, w);
+      chain.merge(rows, o);
+      const bool last = piece + 1 == end_piece, ends = (piece + 1) % kChain == 0 || last;
+      if (part.whole && ends && entry.cut.pieces > kChain) {
+        total.take_in(chain, piece < kChain, last);
+        if (!last) chain.start();
+      } else if (!part.whole && (ends || !part.chains)) {
+        store_partial<C>(d, to++, chain, view.rows - first_row, w);
+        chain.start();
       }
     }
     ptx::wait_copies<0>();
-    if (part.begins && part.ends) {
-      finish_rows<C, T>(p, view, pack_index, all, factor, first_row, reinterpret_cast<unsigned*>(stats()), w);
-    } else if (part.begins) {
-      store_partial<C>(
-          d, slots, all.rows, [&](int m, int n, int e) { return all.at(m, n, e); }, view.rows - first_row, w);
-    }
+    if (part.whole)
+      finish_rows<C, T>(p, view, pack_index, chain, factor, first_row, reinterpret_cast<unsigned*>(stats()),
+                        w);
   }
 };
 
@@ -233,24 +208,26 @@ template <Config C, class T>
 __device__ inline void attend_run(const DecodeParams& d, char* shared) {
   const int block = static_cast<int>(blockIdx.x);
   Place place;
-  const Line line = find_first<C.tile.threads()>(
-      d, block, reinterpret_cast<long long*>(shared + C.search_offset()), &place);
+  const Line line =
+      find_first<C.tile.threads()>(d, block, reinterpret_cast<Search*>(shared + C.search_offset()), &place);
   const long long begin = line.first_of(block), end = line.first_of(block + 1);
   if (begin == end) return;
   const Block<C, T> body(d, shared);
   for (; place.start < end; ++place.batch) {
     const Entry entry = entry_of(d, place.batch);
-    const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
-    const int units =
-        static_cast<int>(min(first_from(end, place.start, cost), static_cast<long long>(entry.units())));
+    const int cost = entry.cut.cost(line.chains), each = entry.cut.units(line.chains);
+    const int units = static_cast<int>(
+        min(first_from(end, place.start, cost), static_cast<long long>(entry.units(line.chains))));
     int unit = static_cast<int>(first_from(begin, place.start, cost));
     while (unit < units) {
-      const int sequence = unit / pieces, first = unit - sequence * pieces;
-      const int last = min(pieces, units - sequence * pieces);
-      body.attend({place.batch, sequence, first, last, first == 0, last == pieces}, entry, block * d.slots);
-      unit = sequence * pieces + last;
+      const int sequence = unit / each, first = unit - sequence * each;
+      const int last = min(each, units - sequence * each);
+      body.attend({place.batch, sequence, first, last, line.chains, first == 0 && last == each,
+                   first_slot(d, block, first == 0)},
+                  entry);
+      unit = sequence * each + last;
     }
-    place.start += entry.length();
+    place.start += entry.length(line.chains);
   }
 }
 
