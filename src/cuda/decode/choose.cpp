@@ -65,15 +65,26 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
 }
 
-// The most units that a block has of one sequence.
-std::int64_t region_of(const core::Problem& p, std::int64_t sequences, int tiles, std::int64_t most,
-                       std::int64_t blocks) {
-  // Pieces take no more of the line than that, and none takes less than the least.
+// The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
+// piece of a sequence that another began.
+std::int64_t slots_of(const core::Problem& p, std::int64_t sequences, int tiles, std::int64_t most,
+                      std::int64_t blocks) {
+  // Pieces take no more of the line than that, and no piece takes less than the least.
   const Cut longest = cut(tiles, static_cast<int>(most));
   constexpr std::int64_t kLeast = 1 << kLeastShift;
   const std::int64_t line =
-      p.batch * sequences * (std::int64_t{tiles} * (kLeast + 1) / kLeast + 2 * longest.cost(false));
-  return std::min(most, (line / blocks + 1) / (kLeast + 1) + 1);
+      p.batch * sequences * (std::int64_t{tiles} * (kLeast + 1) / kLeast + 2 * longest.cost());
+  return 1 + std::min(most - 1, (line / blocks + 1) / (kLeast + 1) + 1);
+}
+
+// As many as run at once, or a few less where each can then have whole sequences, or whole parts of one:
+// there is less to merge. None has less than a piece.
+std::int64_t blocks_of(std::int64_t at_once, std::int64_t sequences, std::int64_t pieces) {
+  const std::int64_t most = std::max<std::int64_t>(std::min(at_once, sequences * pieces), 1);
+  if (sequences == 0) return most;
+  const std::int64_t even =
+      sequences <= most ? most / sequences * sequences : divide_up(sequences, divide_up(sequences, most));
+  return 10 * even >= 9 * most ? even : most;
 }
 
 std::string words(const core::Sizes& p, const Choice& choice, std::int64_t pieces, std::int64_t blocks) {
@@ -89,8 +100,7 @@ void set_decode_params(runtime::Step* step, const DecodeParams& params) {
   step->place = [](void* bytes, const core::Addresses& at, void* workspace) {
     auto* const d = static_cast<DecodeParams*>(bytes);
     place(&d->problem, at);
-    d->totals = static_cast<float*>(workspace);
-    d->partials = d->totals + d->totals_floats;
+    d->partials = static_cast<float*>(workspace);
     return core::Status{};
   };
 }
@@ -110,8 +120,8 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   const int tiles = static_cast<int>(divide_up(p.keys, kTileKeys)) + 1;  // a window may begin in a tile
   const int most = most_pieces_of(static_cast<int>(sequences));
   const std::int64_t pieces = std::clamp<std::int64_t>(divide_up(tiles, 1 << kLeastShift), 1, most);
-  const std::int64_t blocks = std::min<std::int64_t>(std::int64_t{gpu.sms} * c.tile.min_blocks,
-                                                     std::max<std::int64_t>(p.batch * sequences * pieces, 1));
+  const std::int64_t blocks =
+      blocks_of(std::int64_t{gpu.sms} * c.tile.min_blocks, p.batch * sequences, pieces);
 
   DecodeParams params{};
   params.problem = translate(p, static_cast<int>(p.group()));
@@ -121,9 +131,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   params.changes_scores = plain_scores(p) && params.problem.units.first == 1.0f ? 0 : 1;
   params.most_pieces = most;
   params.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
-  params.region = static_cast<int>(region_of(p, sequences, tiles, pieces, blocks));
-
-  params.totals_floats = blocks * c.rows() * c.tile.value_dim;
+  params.slots = static_cast<int>(slots_of(p, sequences, tiles, pieces, blocks));
 
   auto made = std::make_shared<Steps>();
   runtime::Step& attend = made->add();
@@ -135,8 +143,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   attend.shared_bytes = static_cast<unsigned>(c.shared_bytes());
   set_decode_params(&attend, params);
   if (pieces > 1 && p.batch > 0 && p.queries > 0) {
-    const std::int64_t slot = std::int64_t{params.slot_rows} * (c.tile.value_dim + 2);
-    made->use_workspace((params.totals_floats + 2 * blocks * params.region * slot) *
+    made->use_workspace(blocks * params.slots * params.slot_rows * (c.tile.value_dim + 2) *
                         static_cast<std::int64_t>(sizeof(float)));
     runtime::Step& merge = made->add();
     merge.kernel = "decode";

@@ -40,7 +40,7 @@ struct Config {
   // piece leaves.
   TESSERA_CONSTEXPR int stats_offset() const { return sum_offset() + sum_bytes(); }
   TESSERA_CONSTEXPR int search_offset() const { return stats_offset() + tile.key_splits * rows() * 4; }
-  TESSERA_CONSTEXPR int shared_bytes() const { return search_offset() + 160; }
+  TESSERA_CONSTEXPR int shared_bytes() const { return search_offset() + 64; }
 };
 
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {

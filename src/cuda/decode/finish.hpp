@@ -28,21 +28,7 @@ __device__ inline tile::MergeFactors merge_state(tile::SoftmaxState& into, const
   return f;
 }
 
-template <Config C>
-__device__ inline void merge_states(Rows<C>& rows, const Rows<C>& more,
-                                    tile::MergeFactors (&f)[C.tile.row_tiles][2]) {
-#pragma unroll
-  for (int m = 0; m < C.tile.row_tiles; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      tile::SoftmaxState state = rows.tiles[m].of(r);
-      f[m][r] = merge_state(state, more.tiles[m].of(r));
-      rows.tiles[m].row_max[r] = state.row_max;
-      rows.tiles[m].sum[r] = state.sum;
-    }
-}
-
-// The pieces of a chain so far. O is in registers or in shared memory, where each thread has its own
+// The pieces of a sequence so far. O is in registers or in shared memory, where each thread has its own
 // words.
 template <Config C>
 struct Sum {
@@ -59,9 +45,6 @@ struct Sum {
   }
   __device__ explicit Sum(char* memory)
       : shared(reinterpret_cast<float*>(memory + C.sum_offset()) + threadIdx.x) {
-    start();
-  }
-  __device__ void start() {
     rows.start();
     for_each([&](int m, int n, int e) { at(m, n, e) = 0.0f; });
   }
@@ -74,46 +57,28 @@ struct Sum {
 #pragma unroll
         for (int e = 0; e < 4; ++e) f(m, n, e);
   }
-  // The next piece.
   __device__ void merge(const Rows<C>& more, const Output<C>& o) {
     tile::MergeFactors f[C.tile.row_tiles][2];
-    merge_states<C>(rows, more, f);
+#pragma unroll
+    for (int m = 0; m < C.tile.row_tiles; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        tile::SoftmaxState state = rows.tiles[m].of(r);
+        f[m][r] = merge_state(state, more.tiles[m].of(r));
+        rows.tiles[m].row_max[r] = state.row_max;
+        rows.tiles[m].sum[r] = state.sum;
+      }
     for_each([&](int m, int n, int e) { at(m, n, e) = merged(at(m, n, e), o[m][n][e], f[m][e / 2]); });
   }
 };
 
-// A sequence's chains so far. There are few, so O is in global memory.
-template <Config C>
-struct Total {
-  Rows<C> rows;
-  float* memory;  // the thread's first word
-
-  __device__ Total(const DecodeParams& d, int block)
-      : memory(d.totals + static_cast<long long>(block) * C.rows() * C.tile.value_dim + threadIdx.x) {
-    rows.start();
-  }
-  __device__ float& at(int m, int n, int e) const {
-    return memory[((m * (C.columns() / 8) + n) * 4 + e) * C.tile.threads()];
-  }
-  // `sum` becomes the total with the chain that it was; what it was stays in memory if more will come.
-  __device__ void take_in(Sum<C>& sum, bool first, bool last) {
-    tile::MergeFactors f[C.tile.row_tiles][2];
-    merge_states<C>(rows, sum.rows, f);
-    sum.rows = rows;
-    Sum<C>::for_each([&](int m, int n, int e) {
-      const float so_far = first ? 0.0f : at(m, n, e);
-      sum.at(m, n, e) = merged(so_far, sum.at(m, n, e), f[m][e / 2]);
-      if (!last) at(m, n, e) = sum.at(m, n, e);
-    });
-  }
-};
-
-// A slot: O of its rows, then row max and sum of each. `rows_left`: from the tile's first row on.
-template <Config C>
-__device__ inline void store_partial(const DecodeParams& d, long long slot, Sum<C>& sum, int rows_left,
-                                     const Warp<C>& w) {
+// A slot: O of its rows, then row max and sum of each. `rows_left`: from the tile's first row on. `value`: of
+// O.
+template <Config C, class Value>
+__device__ inline void store_partial(const DecodeParams& d, int slot, const Rows<C>& rows, const Value& value,
+                                     int rows_left, const Warp<C>& w) {
   constexpr int kColumns = C.tile.value_dim;
-  float* const to = d.partials + slot * d.slot_rows * (kColumns + 2);
+  float* const to = d.partials + static_cast<long long>(slot) * d.slot_rows * (kColumns + 2);
 #pragma unroll
   for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll
@@ -123,11 +88,10 @@ __device__ inline void store_partial(const DecodeParams& d, long long slot, Sum<
       float* const columns = to + row * kColumns + w.column();
 #pragma unroll
       for (int n = 0; n < C.columns() / 8; ++n)
-        *reinterpret_cast<float2*>(columns + 8 * n) =
-            make_float2(sum.at(m, n, 2 * r), sum.at(m, n, 2 * r + 1));
+        *reinterpret_cast<float2*>(columns + 8 * n) = make_float2(value(m, n, 2 * r), value(m, n, 2 * r + 1));
       if (w.column() == 0)
         *reinterpret_cast<float2*>(to + d.slot_rows * kColumns + 2 * row) =
-            make_float2(sum.rows.tiles[m].row_max[r], sum.rows.tiles[m].sum[r]);
+            make_float2(rows.tiles[m].row_max[r], rows.tiles[m].sum[r]);
     }
 }
 

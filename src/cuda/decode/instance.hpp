@@ -14,10 +14,9 @@ inline constexpr int kArch = __CUDA_ARCH__ / 10;
 inline constexpr int kArch = 80;  // the host pass of the compiler: launch bounds mean nothing there
 #endif
 
-__device__ inline void enter() {
+__device__ inline void let_next_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::launch_dependents();
-  ptx::wait_for_dependencies();
 #endif
 }
 
@@ -26,16 +25,16 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
                                   config_for(kArch, kDim, kValueDim, kVariant).tile.min_blocks)
     attend(const __grid_constant__ DecodeParams d) {
   extern __shared__ __align__(128) char shared[];
-  enter();
+  let_next_start();
   attend_run<config_for(kArch, kDim, kValueDim, kVariant), tile::ElementType<kElement>>(d, shared);
 }
 
 template <Element kElement, int kValueDim>
 __global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_constant__ DecodeParams d) {
-  __shared__ Units units;
-  __shared__ Search search;
-  enter();
-  merge_row<tile::ElementType<kElement>, kValueDim>(d, &units, &search);
+  __shared__ Slots slots;
+  __shared__ long long search[8];
+  let_next_start();
+  merge_row<tile::ElementType<kElement>, kValueDim>(d, &slots, search);
 }
 
 template <Element kElement, int kDim, int kValueDim>

@@ -7,9 +7,9 @@
 //           | S = Q K, row max, P = exp2(S - row max), O += P V
 //             (where warps share rows: largest scores and P pass through shared memory, each behind a
 //             barrier)
-//   a piece's end: its O and softmax state are merged into those of its chain
-//   a chain's end, or a unit's: merged into those of the sequence's chains before it, if the block has all of
-//           the sequence, and else left in the workspace
+//   a piece's end: its O and softmax state are merged into those of the sequence's pieces before it, or
+//           written to the workspace, if another block has the first of them
+//   a sequence's end: rows are divided and written, or, if another block has the rest, left in the workspace
 //
 // The second kernel (merge.hpp) ends the sequences that more than one block had a part of.
 #pragma once
@@ -22,20 +22,17 @@
 
 namespace tessera::cuda::decode {
 
-// What a block does of one sequence: units first ... end - 1.
+// What a block does of one sequence: pieces first ... end - 1.
 struct Part {
   int batch, sequence;
   int first, end;
-  bool chains;     // are the units
-  bool whole;      // it has all of them
-  long long slot;  // of the first, in the workspace
+  bool begins, ends;  // it has the sequence's first piece, its last
 };
 
 template <Config C, class T>
 struct Block {
   using Policy = tile::OptionScores;
   static constexpr int kThreads = C.tile.threads();
-  static_assert(sizeof(Search) <= C.shared_bytes() - C.search_offset());
 
   const DecodeParams& d;
   const Params& p;
@@ -128,7 +125,8 @@ struct Block {
     multiply_value(o, probs, slot);
   }
 
-  __device__ void attend(const Part& part, const Entry& entry) const {
+  // `slots`: the first of this block in the workspace.
+  __device__ void attend(const Part& part, const Entry& entry, int slots) const {
     const int pack_index = part.sequence / d.row_tiles;
     const tile::BlockView<T> view = tile::block_view<T>(p, part.batch, pack_index);
     const int first_row = part.sequence % d.row_tiles * C.rows();
@@ -136,10 +134,8 @@ struct Block {
                                                 view.query_of(min(first_row + C.rows(), view.rows) - 1));
     constexpr int kSteps = kTileKeys / C.keys();  // tiles of this block in one of pieces.hpp's
     const int piece_tiles = entry.cut.tiles() * kSteps;
-    const int first_piece = part.chains ? part.first * kChain : part.first,
-              end_piece = part.chains ? min(part.end * kChain, entry.cut.pieces) : part.end;
-    const int first = max(entry.first_tile * kSteps + first_piece * piece_tiles, seen.begin / C.keys());
-    const int end = min(entry.first_tile * kSteps + end_piece * piece_tiles, ceil_divide(seen.end, C.keys()));
+    const int first = max(entry.first_tile * kSteps + part.first * piece_tiles, seen.begin / C.keys());
+    const int end = min(entry.first_tile * kSteps + part.end * piece_tiles, ceil_divide(seen.end, C.keys()));
 
     const Loads<C, T> loads{{view.key, p.kv.key.strides.row, p.sizes.dim},
                             {view.value, p.kv.value.strides.row, p.sizes.value_dim},
@@ -167,11 +163,9 @@ struct Block {
         ptx::load_matrix_x4(q[0][k], sm80::fragment_address<C.tile.dim>(lanes.query, 0, k));
     }
 
-    Sum<C> chain(memory);
-    Total<C> total(d, static_cast<int>(blockIdx.x));
-    long long to = part.slot;
+    Sum<C> all(memory);
     int t = first, slot = 0, started = C.tile.stages - 1;  // slots of tile t, and of the next to be started
-    for (int piece = first_piece; piece < end_piece; ++piece) {
+    for (int piece = part.first; piece < part.end; ++piece) {
       const int piece_end = min(entry.first_tile * kSteps + (piece + 1) * piece_tiles, end);
       Rows<C> rows;
       Output<C> o;
@@ -187,47 +181,48 @@ struct Block {
         slot = slot + 1 == C.tile.stages ? 0 : slot + 1;
       }
       join_sums<C>(rows, stats(), w);
-      chain.merge(rows, o);
-      const bool last = piece + 1 == end_piece, ends = (piece + 1) % kChain == 0 || last;
-      if (part.whole && ends && entry.cut.pieces > kChain) {
-        total.take_in(chain, piece < kChain, last);
-        if (!last) chain.start();
-      } else if (!part.whole && (ends || !part.chains)) {
-        store_partial<C>(d, to++, chain, view.rows - first_row, w);
-        chain.start();
+      if (part.begins) {
+        all.merge(rows, o);
+      } else {
+        store_partial<C>(
+            d, slots + 1 + piece - part.first, rows, [&](int m, int n, int e) { return o[m][n][e]; },
+            view.rows - first_row, w);
       }
     }
     ptx::wait_copies<0>();
-    if (part.whole)
-      finish_rows<C, T>(p, view, pack_index, chain, factor, first_row, reinterpret_cast<unsigned*>(stats()),
-                        w);
+    if (part.begins && part.ends) {
+      finish_rows<C, T>(p, view, pack_index, all, factor, first_row, reinterpret_cast<unsigned*>(stats()), w);
+    } else if (part.begins) {
+      store_partial<C>(
+          d, slots, all.rows, [&](int m, int n, int e) { return all.at(m, n, e); }, view.rows - first_row, w);
+    }
   }
 };
 
 template <Config C, class T>
 __device__ inline void attend_run(const DecodeParams& d, char* shared) {
   const int block = static_cast<int>(blockIdx.x);
+  if (tile::has_key_lengths(d.problem)) wait_for_kernels_before();
   Place place;
-  const Line line =
-      find_first<C.tile.threads()>(d, block, reinterpret_cast<Search*>(shared + C.search_offset()), &place);
+  const Line line = find_first<C.tile.threads()>(
+      d, block, reinterpret_cast<long long*>(shared + C.search_offset()), &place);
   const long long begin = line.first_of(block), end = line.first_of(block + 1);
   if (begin == end) return;
+  wait_for_kernels_before();
   const Block<C, T> body(d, shared);
   for (; place.start < end; ++place.batch) {
     const Entry entry = entry_of(d, place.batch);
-    const int cost = entry.cut.cost(line.chains), each = entry.cut.units(line.chains);
-    const int units = static_cast<int>(
-        min(first_from(end, place.start, cost), static_cast<long long>(entry.units(line.chains))));
+    const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
+    const int units =
+        static_cast<int>(min(first_from(end, place.start, cost), static_cast<long long>(entry.units())));
     int unit = static_cast<int>(first_from(begin, place.start, cost));
     while (unit < units) {
-      const int sequence = unit / each, first = unit - sequence * each;
-      const int last = min(each, units - sequence * each);
-      body.attend({place.batch, sequence, first, last, line.chains, first == 0 && last == each,
-                   first_slot(d, block, first == 0)},
-                  entry);
-      unit = sequence * each + last;
+      const int sequence = unit / pieces, first = unit - sequence * pieces;
+      const int last = min(pieces, units - sequence * pieces);
+      body.attend({place.batch, sequence, first, last, first == 0, last == pieces}, entry, block * d.slots);
+      unit = sequence * pieces + last;
     }
-    place.start += entry.length(line.chains);
+    place.start += entry.length();
   }
 }
 

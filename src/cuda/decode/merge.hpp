@@ -1,5 +1,5 @@
 // The second kernel: ends the sequences that more than one block had a part of. A block for each packed row,
-// a thread for two columns. First the softmax states alone, by one warp; then O, by factors that are known.
+// a thread for two columns; pieces are merged in their order.
 #pragma once
 
 #include "cuda/decode/finish.hpp"
@@ -10,108 +10,80 @@ namespace tessera::cuda::decode {
 template <int kValueDim>
 inline constexpr int kMergeThreads = kValueDim / 2;
 
-// What was left of a row, in shared memory, unit by unit.
-struct Units {
-  const float* slot[kMostPieces];
-  tile::MergeFactors in_chain[kMostPieces];  // the chain so far, and the unit
-  tile::MergeFactors in_total[kMostPieces];  // by chain: the total so far, and the chain
-  tile::SoftmaxState chain[kMostPieces];
-  tile::SoftmaxState total;
+// What was left of a row, in shared memory: the pieces that the sequence's first block had, merged, then each
+// of the others.
+struct Slots {
+  const float* at[kMostPieces + 1];
+  float2 state[kMostPieces + 1];  // row max and sum
 };
 
-// Units of a chain: four pieces, or the chain itself.
-__device__ inline int chain_units(const Line& line) { return line.chains ? 1 : kChain; }
-
-// Where each unit of a sequence is that begins at `start`.
+// The number of slots of the sequence that begins at `start`; 0 where one block had all of it, and ended it.
 template <int kThreads>
-__device__ inline void find_units(const DecodeParams& d, const Line& line, const Entry& entry,
-                                  long long start, int slot_floats, Units* units) {
-  const int cost = entry.cut.cost(line.chains), count = entry.cut.units(line.chains);
-  for (int unit = static_cast<int>(threadIdx.x); unit < count; unit += kThreads) {
-    const int owner = line.block_of(start + static_cast<long long>(unit) * cost);
-    const auto first = static_cast<int>(first_from(line.first_of(owner), start, cost));
-    units->slot[unit] = d.partials + (first_slot(d, owner, first == 0) + unit - first) * slot_floats;
+__device__ inline int find_slots(const DecodeParams& d, const Line& line, const Entry& entry, long long start,
+                                 int slot_floats, Slots* slots) {
+  const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
+  const int block = line.block_of(start);
+  const auto in_first = static_cast<int>(first_from(line.first_of(block + 1), start, cost));
+  if (in_first >= pieces) return 0;
+  const auto slot = [&](int n) { return d.partials + static_cast<long long>(n) * slot_floats; };
+  if (threadIdx.x == 0) slots->at[0] = slot(block * d.slots);
+  for (int piece = in_first + static_cast<int>(threadIdx.x); piece < pieces; piece += kThreads) {
+    const int owner = line.block_of(start + static_cast<long long>(piece) * cost);
+    const auto owners_first = static_cast<int>(first_from(line.first_of(owner), start, cost));
+    slots->at[1 + piece - in_first] = slot(owner * d.slots + 1 + piece - owners_first);
   }
-}
-
-// By one warp: each lane merges chains; then, the largest row max up to each chain being known, all factors.
-__device__ inline void merge_states(Units* units, int count, int in_chain, int row, int state_offset) {
-  const int lane = static_cast<int>(threadIdx.x), chains = ceil_divide(count, in_chain);
-  float largest = tile::kLowest;  // of the chains before the ones at hand
-  for (int first = 0; first < chains; first += 32) {
-    const int chain = first + lane;
-    tile::SoftmaxState state = tile::empty_softmax();
-    if (chain < chains) {
-      for (int unit = chain * in_chain; unit < min((chain + 1) * in_chain, count); ++unit) {
-        const float2 more = *reinterpret_cast<const float2*>(units->slot[unit] + state_offset + 2 * row);
-        units->in_chain[unit] = merge_state(state, {more.x, more.y});
-      }
-      units->chain[chain] = state;
-    }
-    float upto = fmaxf(largest, state.row_max);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const float other = __shfl_up_sync(0xffffffffu, upto, step);
-      if (lane >= step) upto = fmaxf(upto, other);
-    }
-    const float before = __shfl_up_sync(0xffffffffu, upto, 1);
-    if (chain < chains) {
-      tile::SoftmaxState so_far = {lane == 0 ? largest : before, 0.0f};
-      units->in_total[chain] = merge_state(so_far, state);
-    }
-    largest = __shfl_sync(0xffffffffu, upto, 31);
-  }
-  __syncwarp();
-  if (lane == 0) {
-    float sum = 0.0f;
-    for (int chain = 0; chain < chains; ++chain)
-      sum = merged(sum, units->chain[chain].sum, units->in_total[chain]);
-    units->total = {largest, sum};
-  }
+  return 1 + pieces - in_first;
 }
 
 template <class T, int kValueDim>
-__device__ inline void merge_row(const DecodeParams& d, Units* units, Search* search) {
+__device__ inline void merge_row(const DecodeParams& d, Slots* slots, long long* search) {
   constexpr int kThreads = kMergeThreads<kValueDim>;
+  constexpr int kAhead = 8;  // slots that are loaded before the ones before them are merged
   const Params& p = d.problem;
   const int batch = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.x) / d.slot_rows,
             row = static_cast<int>(blockIdx.x) % d.slot_rows;
+  if (tile::has_key_lengths(p)) wait_for_kernels_before();
   long long start = 0;
   const Line line = find_entry<kThreads>(d, batch, search, &start);
   const Entry entry = entry_of(d, batch);
-  const int count = entry.cut.units(line.chains), cost = entry.cut.cost(line.chains);
-  start += static_cast<long long>(sequence) * count * cost;
-  if (line.block_of(start) == line.block_of(start + static_cast<long long>(count - 1) * cost))
-    return;  // one block had all of it
+  start += static_cast<long long>(sequence) * entry.cut.pieces * entry.cut.cost();
+  const int count = find_slots<kThreads>(d, line, entry, start, d.slot_rows * (kValueDim + 2), slots);
+  if (count == 0) return;
   const tile::BlockView<T> view = tile::block_view<T>(p, batch, sequence / d.row_tiles);
   const int packed_row = sequence % d.row_tiles * d.slot_rows + row;
   if (packed_row >= view.rows) return;
-
-  find_units<kThreads>(d, line, entry, start, d.slot_rows * (kValueDim + 2), units);
   __syncthreads();
-  if (threadIdx.x < 32) merge_states(units, count, chain_units(line), row, d.slot_rows * kValueDim);
-  __syncthreads();
+  wait_for_kernels_before();
 
-  const int column = 2 * static_cast<int>(threadIdx.x), in_chain = chain_units(line);
+  const int thread = static_cast<int>(threadIdx.x), column = 2 * thread;
+  float2 next[kAhead];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      if (first + i < count)
+        next[i] = *reinterpret_cast<const float2*>(slots->at[first + i] + row * kValueDim + column);
+  };
+  load(0);
+  for (int i = thread; i < count; i += kThreads)
+    slots->state[i] = *reinterpret_cast<const float2*>(slots->at[i] + d.slot_rows * kValueDim + 2 * row);
+  __syncthreads();
+  tile::SoftmaxState state = tile::empty_softmax();
   float2 o = make_float2(0.0f, 0.0f);
-#pragma unroll 2
-  for (int first = 0; first < count; first += in_chain) {
-    float2 more[kChain], chain = make_float2(0.0f, 0.0f);
+  for (int first = 0; first < count; first += kAhead) {
+    float2 more[kAhead];
 #pragma unroll
-    for (int i = 0; i < kChain; ++i)
-      if (i < in_chain && first + i < count)
-        more[i] = *reinterpret_cast<const float2*>(units->slot[first + i] + row * kValueDim + column);
+    for (int i = 0; i < kAhead; ++i) more[i] = next[i];
+    load(first + kAhead);
 #pragma unroll
-    for (int i = 0; i < kChain; ++i)
-      if (i < in_chain && first + i < count) {
-        const tile::MergeFactors f = units->in_chain[first + i];
-        chain = make_float2(merged(chain.x, more[i].x, f), merged(chain.y, more[i].y, f));
-      }
-    const tile::MergeFactors f = units->in_total[line.chains ? first : first / kChain];
-    o = make_float2(merged(o.x, chain.x, f), merged(o.y, chain.y, f));
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i >= count) break;
+      const float2 its = slots->state[first + i];
+      const tile::MergeFactors f = merge_state(state, {its.x, its.y});
+      o = make_float2(merged(o.x, more[i].x, f), merged(o.y, more[i].y, f));
+    }
   }
   const tile::RowIndex at = view.index(packed_row);
-  const RowEnd end = end_row(p, view, at, units->total, {tile::OptionScores::factor(p)}, threadIdx.x == 0);
+  const RowEnd end = end_row(p, view, at, state, {tile::OptionScores::factor(p)}, threadIdx.x == 0);
   const float x = o.x * end.inverse, y = o.y * end.inverse;
   write_pair(tile::output_row(p, view, at), column, p.sizes.value_dim, x, y);
   const float check = fmaf(x, 0.0f, y * 0.0f);

@@ -12,13 +12,10 @@ struct DecodeParams {
   int whole_chunks;    // rows of K and V are whole chunks of 16 bytes
   int changes_scores;  // they are not only scaled by a plain factor and hidden by position
   int most_pieces;     // of a sequence
-  // The workspace: for every block first O of the chains so far, as its threads hold it; then, for the second
-  // kernel, slots with O and softmax state of units: `region` of them for the sequence that another block
-  // began, and as many for the one that another ends.
-  float* totals;
-  long long totals_floats;
+  // What the first kernel leaves for the second: for every block, O and softmax state of the pieces that its
+  // first sequence begins with (one slot), then of `slots` - 1 pieces of the sequence that it goes on with.
   float* partials;
-  int region;
+  int slots;
   int slot_rows;  // packed rows of a slot
 };
 

@@ -1,8 +1,9 @@
-// Which units a block takes: found on the device, because only there the entries' lengths are known.
+// Which pieces a block takes: found on the device, because only there the entries' lengths are known.
 #pragma once
 
 #include "cuda/decode/params.hpp"
 #include "cuda/decode/pieces.hpp"
+#include "cuda/ptx/pdl.hpp"
 #include "cuda/tile/view.hpp"
 
 namespace tessera::cuda::decode {
@@ -13,10 +14,8 @@ struct Entry {
   Cut cut;
   int sequences;
 
-  __device__ int units(bool chains) const { return cut.units(chains) * sequences; }
-  __device__ long long length(bool chains) const {
-    return static_cast<long long>(units(chains)) * cut.cost(chains);
-  }
+  __device__ int units() const { return cut.pieces * sequences; }
+  __device__ long long length() const { return static_cast<long long>(units()) * cut.cost(); }
 };
 
 __device__ inline Entry entry_of(const DecodeParams& d, int batch) {
@@ -31,10 +30,11 @@ __device__ inline Entry entry_of(const DecodeParams& d, int batch) {
   return e;
 }
 
-// Where in the workspace a block leaves the units of a sequence of which it has a part; `begins`: the first
-// one among them.
-__device__ inline long long first_slot(const DecodeParams& d, int block, bool begins) {
-  return (2ll * block + (begins ? 1 : 0)) * d.region;
+// Before memory is read that kernels before this one may still be writing: see ptx/pdl.hpp.
+__device__ inline void wait_for_kernels_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::wait_for_dependencies();
+#endif
 }
 
 // An entry and where it begins on the line.
@@ -43,16 +43,30 @@ struct Place {
   long long start;
 };
 
-// Shared memory for the search; free again after the next barrier.
-struct Search {
-  static constexpr int kMostWarps = 4;
-  struct PerWarp {
-    long long all[2], longest[2];
-  } warps[kMostWarps];
-  Place found;
-};
+// The sum of x over the block's threads before this one; *all: over all of them. `shared`: a number for each
+// warp.
+template <int kThreads>
+__device__ inline long long sum_before(long long x, long long* shared, long long* all) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  long long upto = x;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const long long other = __shfl_up_sync(0xffffffffu, upto, step);
+    if (lane >= step) upto += other;
+  }
+  if (lane == 31) shared[warp] = upto;
+  __syncthreads();
+  long long before = upto - x;
+  *all = 0;
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) {
+    if (w < warp) before += shared[w];
+    *all += shared[w];
+  }
+  return before;
+}
 
-// The row of entries that a thread adds up.
+// The row of entries whose lengths a thread adds up.
 struct Share {
   int first, end;
 };
@@ -62,107 +76,61 @@ __device__ inline Share share_of(int entries) {
   return {min(first, entries), min(first + per_thread, entries)};
 }
 
-// Of all entries; before[kind]: the length of those before this thread's share.
+// The line, and the entry on it with which `block` begins. Entries without lengths are all alike. `shared`:
+// 64 bytes, free again after the next barrier.
 template <int kThreads>
-__device__ inline Lengths add_up(const DecodeParams& d, const Share& share, Search* search,
-                                 long long (&before)[2]) {
-  static_assert(kThreads % 32 == 0 && kThreads / 32 <= Search::kMostWarps);
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  long long mine[2] = {0, 0}, upto[2], longest[2] = {0, 0};
-  for (int b = share.first; b < share.end; ++b) {
-    const Entry entry = entry_of(d, b);
-#pragma unroll
-    for (int kind = 0; kind < 2; ++kind) {
-      mine[kind] += entry.length(kind != 0);
-      longest[kind] = max(longest[kind], static_cast<long long>(entry.cut.cost(kind != 0)));
-    }
-  }
-#pragma unroll
-  for (int kind = 0; kind < 2; ++kind) {
-    upto[kind] = mine[kind];
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const long long other = __shfl_up_sync(0xffffffffu, upto[kind], step);
-      if (lane >= step) upto[kind] += other;
-      longest[kind] = max(longest[kind], __shfl_xor_sync(0xffffffffu, longest[kind], step));
-    }
-    if (lane == 31) {
-      search->warps[warp].all[kind] = upto[kind];
-      search->warps[warp].longest[kind] = longest[kind];
-    }
-  }
-  __syncthreads();
-  Lengths lengths{};
-#pragma unroll
-  for (int kind = 0; kind < 2; ++kind) {
-    before[kind] = upto[kind] - mine[kind];
-#pragma unroll
-    for (int w = 0; w < kThreads / 32; ++w) {
-      const Search::PerWarp& other = search->warps[w];
-      if (w < warp) before[kind] += other.all[kind];
-      lengths.all[kind] += other.all[kind];
-      lengths.longest[kind] = max(lengths.longest[kind], other.longest[kind]);
-    }
-  }
-  return lengths;
-}
-
-// Entries without lengths are all alike.
-__device__ inline Line line_of_alike(const DecodeParams& d, const Entry& entry) {
-  Lengths lengths;
-#pragma unroll
-  for (int kind = 0; kind < 2; ++kind) {
-    lengths.all[kind] = entry.length(kind != 0) * d.problem.sizes.batch;
-    lengths.longest[kind] = entry.cut.cost(kind != 0);
-  }
-  return line_of(lengths, d.blocks, true);
-}
-
-// The line, and the entry on it with which `block` begins.
-template <int kThreads>
-__device__ inline Line find_first(const DecodeParams& d, int block, Search* search, Place* place) {
+__device__ inline Line find_first(const DecodeParams& d, int block, long long* shared, Place* place) {
+  const int entries = d.problem.sizes.batch;
+  Line line{0, d.blocks};
   if (!tile::has_key_lengths(d.problem)) {
-    const Entry entry = entry_of(d, 0);
-    const Line line = line_of_alike(d, entry);
-    const long long each = entry.length(line.chains);
-    place->batch = static_cast<int>(divide(line.first_of(block), each));
+    const long long each = entry_of(d, 0).length();
+    line.length = each * entries;
+    place->batch = static_cast<int>(Line::divide(line.first_of(block), each));
     place->start = place->batch * each;
     return line;
   }
-  const Share share = share_of<kThreads>(d.problem.sizes.batch);
-  long long before[2];
-  const Line line = line_of(add_up<kThreads>(d, share, search, before), d.blocks, false);
-  long long start = line.chains ? before[1] : before[0];
+  const Share share = share_of<kThreads>(entries);
+  long long mine = 0;
+  for (int b = share.first; b < share.end; ++b) mine += entry_of(d, b).length();
+  long long before = sum_before<kThreads>(mine, shared, &line.length);
   const long long at = line.first_of(block);
-  for (int b = share.first; b < share.end && start <= at; ++b) {
-    const long long next = start + entry_of(d, b).length(line.chains);
-    if (at < next) search->found = {b, start};
-    start = next;
+  if (at >= before && at < before + mine) {
+    int b = share.first;
+    for (;; ++b) {
+      const long long next = before + entry_of(d, b).length();
+      if (at < next) break;
+      before = next;
+    }
+    shared[6] = b;
+    shared[7] = before;
   }
   __syncthreads();
-  *place = search->found;
+  *place = {static_cast<int>(shared[6]), shared[7]};
   return line;
 }
 
 // The line, and where `batch` begins on it.
 template <int kThreads>
-__device__ inline Line find_entry(const DecodeParams& d, int batch, Search* search, long long* start) {
+__device__ inline Line find_entry(const DecodeParams& d, int batch, long long* shared, long long* start) {
+  const int entries = d.problem.sizes.batch;
+  Line line{0, d.blocks};
   if (!tile::has_key_lengths(d.problem)) {
-    const Entry entry = entry_of(d, 0);
-    const Line line = line_of_alike(d, entry);
-    *start = entry.length(line.chains) * batch;
+    const long long each = entry_of(d, 0).length();
+    line.length = each * entries;
+    *start = each * batch;
     return line;
   }
-  const Share share = share_of<kThreads>(d.problem.sizes.batch);
-  long long before[2];
-  const Line line = line_of(add_up<kThreads>(d, share, search, before), d.blocks, false);
-  long long at = line.chains ? before[1] : before[0];
-  for (int b = share.first; b < share.end && b <= batch; ++b) {
-    if (b == batch) search->found = {b, at};
-    at += entry_of(d, b).length(line.chains);
+  const Share share = share_of<kThreads>(entries);
+  long long mine = 0, before = 0;
+  for (int b = share.first; b < share.end; ++b) {
+    const long long length = entry_of(d, b).length();
+    mine += length;
+    if (b < batch) before += length;
   }
+  sum_before<kThreads>(mine, shared, &line.length);
   __syncthreads();
-  *start = search->found.start;
+  sum_before<kThreads>(before, shared, start);
+  __syncthreads();
   return line;
 }
 
