@@ -65,16 +65,21 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
 }
 
+// Key tiles that an entry's rows see, at most; a window may begin and end inside of one.
+int tiles_of(const core::Problem& p) {
+  const bool window = p.visibility.has_band && p.visibility.left < p.keys;
+  return static_cast<int>(divide_up(p.keys, kTileKeys)) + (window ? 1 : 0);
+}
+
 // The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
 // piece of a sequence that another began.
-std::int64_t slots_of(const core::Problem& p, std::int64_t sequences, int tiles, std::int64_t most,
-                      std::int64_t blocks) {
+std::int64_t slots_of(const core::Problem& p, std::int64_t sequences, int tiles, const DecodeParams& d) {
   // Pieces take no more of the line than that, and no piece takes less than the least.
-  const Cut longest = cut(tiles, static_cast<int>(most));
+  const Cut longest = cut(tiles, d.few_pieces, d.most_pieces);
   constexpr std::int64_t kLeast = 1 << kLeastShift;
   const std::int64_t line =
       p.batch * sequences * (std::int64_t{tiles} * (kLeast + 1) / kLeast + 2 * longest.cost());
-  return 1 + std::min(most - 1, (line / blocks + 1) / (kLeast + 1) + 1);
+  return 1 + std::min<std::int64_t>(d.most_pieces - 1, (line / d.blocks + 1) / (kLeast + 1) + 1);
 }
 
 // As many as run at once, or a few less where each can then have whole sequences, or whole parts of one:
@@ -117,8 +122,8 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   const Choice choice = choice_for(p, arch);
   const Config& c = choice.config;
   const std::int64_t sequences = p.kv_heads * choice.row_tiles;
-  const int tiles = static_cast<int>(divide_up(p.keys, kTileKeys)) + 1;  // a window may begin in a tile
-  const int most = most_pieces_of(static_cast<int>(sequences));
+  const int tiles = tiles_of(p);
+  const int most = share_of_pieces(kMostPieces, static_cast<int>(sequences));
   const std::int64_t pieces = std::clamp<std::int64_t>(divide_up(tiles, 1 << kLeastShift), 1, most);
   const std::int64_t blocks =
       blocks_of(std::int64_t{gpu.sms} * c.tile.min_blocks, p.batch * sequences, pieces);
@@ -129,9 +134,10 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   params.row_tiles = static_cast<int>(choice.row_tiles);
   params.whole_chunks = rows_of_16_bytes(p) ? 1 : 0;
   params.changes_scores = plain_scores(p) && params.problem.units.first == 1.0f ? 0 : 1;
+  params.few_pieces = share_of_pieces(kFewPieces, static_cast<int>(sequences));
   params.most_pieces = most;
   params.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
-  params.slots = static_cast<int>(slots_of(p, sequences, tiles, pieces, blocks));
+  params.slots = static_cast<int>(slots_of(p, sequences, tiles, params));
 
   auto made = std::make_shared<Steps>();
   runtime::Step& attend = made->add();
@@ -156,9 +162,11 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   }
   made->splits = static_cast<std::int32_t>(pieces);
   *out = made;
-  return made->finish(gpu.index, blocks, [sizes = core::Sizes(p), choice, pieces, blocks] {
-    return words(sizes, choice, pieces, blocks);
-  });
+  const core::Status status = made->finish(
+      gpu.index, blocks,
+      [sizes = core::Sizes(p), choice, pieces, blocks] { return words(sizes, choice, pieces, blocks); });
+  made->threads = c.tile.threads();  // not the second kernel's
+  return status;
 }
 
 }  // namespace

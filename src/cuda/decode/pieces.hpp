@@ -1,12 +1,12 @@
 // How keys are cut into pieces, and which block takes which: arithmetic alone, the same on the host.
 //
-//   entry 0                         entry 1
-//   | seq 0      | seq 1      |     | seq 0 | seq 1 |        a sequence: one K/V head, one tile of packed
-//   rows | p0  p1  p2 | p0  p1  p2 |     | p0    | p0    |        its pieces: so many key tiles each
-//   |-----------|-----------|---------|----------|           blocks: equal stretches of this line
+//   entry 0                       entry 1
+//   | sequence 0  | sequence 1  | | 0     | 1     |    a sequence: one K/V head, one tile of packed rows
+//   | p p p p p p | p p p p p p | | p     | p     |    its pieces: 2^shift key tiles each
+//   |---------|---------|---------|---------|-----     blocks: equal stretches of this line
 //
 // Where an entry is cut depends on its own keys and on static sizes alone, and pieces are merged in their
-// order, so that which block takes what, and so the rest of the batch, cannot change a bit.
+// order: which block takes what, and so the rest of the batch, cannot change a bit.
 #pragma once
 
 #include "cuda/tile/host_device.hpp"
@@ -14,7 +14,8 @@
 namespace tessera::cuda::decode {
 
 inline constexpr int kTileKeys = 64;
-inline constexpr int kLeastShift = 2;    // a piece has 2^2 tiles at least
+inline constexpr int kLeastShift = 1;  // a piece has 2 tiles at least,
+inline constexpr int kFewPieces = 64;  // and 4 where an entry would have more than these: merging takes time
 inline constexpr int kMostPieces = 256;  // of an entry: about one for every block of a large GPU
 
 TESSERA_HOST_DEVICE int ceil_divide(int n, int by) { return (n + by - 1) / by; }
@@ -28,15 +29,16 @@ struct Cut {
   TESSERA_HOST_DEVICE int cost() const { return tiles() + 1; }
 };
 
-// Of an entry with so many sequences, what each may have.
-TESSERA_HOST_DEVICE int most_pieces_of(int sequences) {
-  return sequences < kMostPieces ? kMostPieces / sequences : 1;
+// Of an entry with so many sequences, what each may have, of a number for all of them.
+TESSERA_HOST_DEVICE int share_of_pieces(int all, int sequences) {
+  return sequences < all ? all / sequences : 1;
 }
 
-// The smallest pieces, twice as large as long as there are too many of them.
-TESSERA_HOST_DEVICE Cut cut(int tiles, int most_pieces) {
+// `few`, `most`: shares of kFewPieces and kMostPieces. The smallest pieces, twice as large as long as there
+// are too many of them.
+TESSERA_HOST_DEVICE Cut cut(int tiles, int few, int most) {
   Cut c = {kLeastShift, (tiles + (1 << kLeastShift) - 1) >> kLeastShift};
-  while (c.pieces > most_pieces) {
+  while (c.pieces > (c.shift == kLeastShift ? few : most)) {
     ++c.shift;
     c.pieces = (c.pieces + 1) / 2;
   }

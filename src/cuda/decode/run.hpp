@@ -26,7 +26,7 @@ __device__ inline Entry entry_of(const DecodeParams& d, int batch) {
   e.first_tile = range.begin / kTileKeys;
   e.tiles = range.end > range.begin ? ceil_divide(range.end, kTileKeys) - e.first_tile : 0;
   e.sequences = p.sizes.kv_heads * d.row_tiles;
-  e.cut = cut(e.tiles, d.most_pieces);
+  e.cut = cut(e.tiles, d.few_pieces, d.most_pieces);
   return e;
 }
 
@@ -94,6 +94,8 @@ __device__ inline Line find_first(const DecodeParams& d, int block, long long* s
   for (int b = share.first; b < share.end; ++b) mine += entry_of(d, b).length();
   long long before = sum_before<kThreads>(mine, shared, &line.length);
   const long long at = line.first_of(block);
+  *place = {entries, line.length};
+  if (at >= line.length) return line;  // it has nothing to do
   if (at >= before && at < before + mine) {
     int b = share.first;
     for (;; ++b) {

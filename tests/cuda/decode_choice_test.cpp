@@ -1,0 +1,71 @@
+// Which problems the decode kernels get, and that whatever they get fits the GPU.
+#include <gtest/gtest.h>
+
+#include "cuda/decode/choose.hpp"
+#include "cuda/sm80/configs.hpp"
+#include "tests/cuda/planned.hpp"
+
+namespace tessera::cuda::decode {
+namespace {
+
+using testing_cuda::planned;
+using testing_cuda::problem;
+
+TEST(DecodeChoice, EveryConfigFitsItsGpu) {
+  struct Limit {
+    int arch, shared_bytes;
+  };
+  // CUDA programming guide, technical specifications by compute capability.
+  for (const Limit& gpu : {Limit{80, 163 * 1024}, {86, 99 * 1024}, {89, 99 * 1024}, {90, 227 * 1024}}) {
+    for (const HeadDims& dims : kHeadDims) {
+      for (const Variant variant : {Variant::few, Variant::more}) {
+        const Config c = config_for(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
+        EXPECT_LE(c.shared_bytes(), gpu.shared_bytes) << dims.dim << " on sm_" << gpu.arch;
+        EXPECT_LE(c.tile.min_blocks * (c.shared_bytes() + 1024), gpu.shared_bytes + 1024)
+            << dims.dim << " on sm_" << gpu.arch;
+        EXPECT_EQ(kTileKeys % c.keys(), 0);
+        EXPECT_GE(c.tile.stages, 2);
+      }
+    }
+  }
+}
+
+TEST(DecodeChoice, FewRowsOverManyKeys) {
+  for (const int arch : {80, 89, 90}) {
+    for (const char* words :
+         {"b1 h32/8 q1 k1024 d128 bf16", "b1 h32/8 q1 k131072 d128 bf16", "b64 h32/8 q1 k1024 d128 bf16",
+          "b1 h8/1 q1 k32768 d128 f16", "b4 h64/8 q4 k8192 d64 bf16 causal=bottom-right lengths",
+          "b2 h16 q1 k4096 d256 f16 softcap=30"})
+      EXPECT_EQ(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
+    for (const char* words : {"b4 h16 q2048 d128 f16", "b1 h16 q1024 k8192 d64 bf16"})
+      EXPECT_NE(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
+  }
+  EXPECT_NE(planned(problem("b2 h8 q512 d64 f16"), 90).kernel, "decode");
+}
+
+TEST(DecodeChoice, RowsArePackedToTheVariantThatHoldsThem) {
+  EXPECT_EQ(choice_for(problem("b1 h32/8 q4 k100 d128 f16"), 90).variant, Variant::few);
+  EXPECT_EQ(choice_for(problem("b1 h32/8 q5 k100 d128 f16"), 90).variant, Variant::more);
+  EXPECT_EQ(choice_for(problem("b1 h32/8 q16 k100 d128 f16"), 90).row_tiles, 1);
+  EXPECT_EQ(choice_for(problem("b1 h32/8 q17 k100 d128 f16"), 90).row_tiles, 2);
+  EXPECT_EQ(choice_for(problem("b1 h2 q1 k100 d100 v36 f16"), 90).dims.dim, 128);
+}
+
+TEST(DecodeChoice, AWorkspaceOnlyWhereKeysAreCut) {
+  const testing_cuda::Pretend pretend({testing_cuda::pretended_gpu(90)});
+  const auto bytes = [](const char* words) {
+    tessera_device device = TESSERA_DEVICE_INIT;
+    device.kind = TESSERA_CUDA;
+    device.kernel = "decode";
+    core::Plan plan;
+    const core::Status status = core::plan(problem(words), device, &plan);
+    EXPECT_TRUE(status.ok()) << status.message;
+    return status.ok() ? plan.prepared->workspace_bytes : -1;
+  };
+  EXPECT_EQ(bytes("b2 h32/8 q1 k128 d128 bf16"), 0);
+  EXPECT_GT(bytes("b2 h32/8 q1 k1024 d128 bf16"), 0);
+  EXPECT_LT(bytes("b64 h32/8 q1 k65536 d128 bf16"), std::int64_t{256} << 20);
+}
+
+}  // namespace
+}  // namespace tessera::cuda::decode
