@@ -21,7 +21,8 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * 
 
 }  // namespace
 
-Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
+Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads,
+                       std::int64_t entries) {
   Schedule s;
   const std::int64_t row_bytes = (problem.dim + problem.value_dim) * 4;
   s.group = problem.group();
@@ -38,7 +39,8 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
   const std::int64_t least = round_up(kMinRowTile, panel);
   s.row_tile = round_up(std::clamp(kRowsBytes / row_bytes, least, kMaxRowTile), panel);
   const std::int64_t pairs = problem.batch * problem.kv_heads * s.splits;
-  while (s.row_tile > least && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
+  const std::int64_t others = entries / std::max<std::int64_t>(problem.batch, 1);
+  while (s.row_tile > least && others * pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
     s.row_tile = std::max(least, round_up(s.row_tile / 2, panel));
   }
   // Less than a panel at the end joins the tile before it, rather than convert K and V for so little.
@@ -64,6 +66,23 @@ Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
   it.key_begin = it.split * key_chunk;
   it.key_end = std::min(problem.keys, it.key_begin + key_chunk);
   return it;
+}
+
+SharedNeeds Schedule::needs(const core::Problem& problem) const {
+  if (splits == 1) return {};
+  const std::int64_t rows_in_parts = problem.batch * problem.kv_heads * splits * rows;
+  return {rows_in_parts * partial_floats(problem), items / splits};
+}
+
+SharedNeeds most_needs(const core::Problem& problem) {
+  if (problem.keys <= kMinChunk) return {};
+  const std::int64_t splits = std::min(kMaxSplits, ceil_div(problem.keys, kMinChunk));
+  const std::int64_t rows_of_entry = std::min(kFewRows, problem.group() * problem.queries);
+  std::int64_t rows = splits * std::min(problem.batch * kFewRows, problem.group() * problem.all_rows());
+  // Keys one behind the other are shared out among the entries.
+  if (problem.kv.offsets) rows = std::min(rows, (problem.keys / kMinChunk + problem.batch) * rows_of_entry);
+  return {problem.kv_heads * rows * Schedule{}.partial_floats(problem),
+          problem.batch * problem.kv_heads * ceil_div(kFewRows, kMinRowTile)};
 }
 
 }  // namespace tessera::cpu
