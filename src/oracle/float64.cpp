@@ -153,7 +153,7 @@ std::vector<Row> every_row(const tessera_attention& problem) {
   if (problem.query_offsets.data == nullptr) {
     for (std::int64_t b = 0; b < n.batch; ++b) {
       for (std::int64_t h = 0; h < n.heads; ++h) {
-        for (std::int64_t i = 0; i < n.rows; ++i) rows.push_back({b, h, i});
+        for (std::int64_t i = 0; i < n.queries; ++i) rows.push_back({b, h, i});
       }
     }
     return rows;
@@ -164,7 +164,7 @@ std::vector<Row> every_row(const tessera_attention& problem) {
       for (; at < first_row(problem, b); ++at) rows.push_back({kNoEntry, h, at});
       for (std::int64_t i = 0; i < rows_of(problem, b); ++i, ++at) rows.push_back({b, h, i});
     }
-    for (; at < n.rows; ++at) rows.push_back({kNoEntry, h, at});
+    for (; at < n.queries; ++at) rows.push_back({kNoEntry, h, at});
   }
   return rows;
 }

@@ -18,12 +18,12 @@ struct Sizes {
       : batch(p.query_offsets.data != nullptr ? p.query_offsets.shape[0] - 1 : p.query.shape[0]),
         heads(p.query.shape[1]),
         kv_heads(p.key.shape[1]),
-        rows(p.query.shape[2]),
+        queries(p.query.shape[2]),
         dim(p.query.shape[3]),
         value_dim(p.value.shape[3]),
         parts(p.prior_lse.data != nullptr ? p.prior_lse.shape[0] : 0) {}
   std::int64_t batch, heads, kv_heads;
-  std::int64_t rows;  // of each entry, or, with query_offsets, of all together
+  std::int64_t queries;  // of each entry, or, with query_offsets, of all together
   std::int64_t dim, value_dim;
   std::int64_t parts;  // of prior results
 };
@@ -106,10 +106,11 @@ inline std::int64_t mask_index(const tessera_attention& p, std::int64_t b, std::
   return broadcast_index(t, entry, h, first_row(p, b) + i, 0) + column * t.strides[last];
 }
 
-// False if the band or the mask tensor (a boolean false, an additive -inf) hides key j from query i; key j is
-// one of the entry's own.
+// False if the band, the mask tensor (a boolean false, an additive -inf) or the number of keys hide key j
+// from query i.
 inline bool visible(const tessera_attention& p, std::int64_t b, std::int64_t h, std::int64_t i,
                     std::int64_t j) {
+  if (j >= key_length(p, b)) return false;
   if (p.mask.align != TESSERA_ALIGN_NONE) {
     const std::int64_t at = position(p, b, i);
     if (p.mask.left != TESSERA_UNBOUNDED && j < at - p.mask.left) return false;
