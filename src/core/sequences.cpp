@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+#include <string_view>
+
 #include "core/tensor_checks.hpp"
 
 namespace tessera::core {
@@ -88,6 +91,11 @@ Status check_sequences(const tessera_attention& p, Problem* out) {
     keys = agree({{p.key, "key", 0, out->batch, batch}, {p.value, "value", 0, out->batch, batch}});
   }
   if (!keys.ok()) return keys;
+  constexpr std::int64_t kMostEntries = std::numeric_limits<std::int32_t>::max();
+  if (out->by_entry() && out->batch > kMostEntries) {
+    return invalid(fmt::format("the batch is {}; with offsets or pages up to {} entries are accepted",
+                               out->batch, kMostEntries));
+  }
   return check_key_lengths(p.key_lengths, out);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 
 #include "core/plan.hpp"
@@ -49,7 +50,8 @@ core::Problem average_entry(const core::Problem& problem) {
 Schedule planned_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
   if (!problem.by_entry()) return make_schedule(problem, blocking, threads, problem.batch);
   Schedule schedule = make_schedule(average_entry(problem), blocking, threads, problem.batch);
-  schedule.items *= problem.batch;
+  if (__builtin_mul_overflow(schedule.items, problem.batch, &schedule.items))
+    schedule.items = std::numeric_limits<std::int64_t>::max();  // nobody has so much memory
   return schedule;
 }
 

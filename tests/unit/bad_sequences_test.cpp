@@ -169,6 +169,15 @@ const BadInput kSequenceShapes[] = {
      },
      kInvalid,
      {"page_table.shape[1] is 1152921504606846976", "4 rows", "61 bits"}},
+    {"batch_of_billions",
+     [](Fixture& f) {
+       f.make_ragged();
+       f.make_packed();
+       f.problem.query_offsets.shape[0] = f.problem.key_offsets.shape[0] = (std::int64_t{1} << 31) + 1;
+       f.problem.query_offsets.strides[0] = f.problem.key_offsets.strides[0] = 0;
+     },
+     kInvalid,
+     {"the batch is 2147483648", "up to 2147483647"}},
     {"pages_without_rows",
      [](Fixture& f) {
        f.make_paged();
