@@ -68,13 +68,11 @@ HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range ran
   }
 }
 
-// A tile of a few-rows panel: K and V rows, the number of the first key of each stream, and what to ask for
-// meanwhile (OutputStep).
+// A tile of a few-rows panel: K and V rows, and the number of the first key of each stream.
 template <class T>
 struct FewTile {
   Streams<T> k, v;
   std::int64_t key0[kStreams];
-  const T* const* next = nullptr;
 };
 
 template <int R, class T>
@@ -119,15 +117,12 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   Vec tile_max[kFewVectors];
   score_few_panel<R>(c, panel, tile, look, tile_max);
   softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-  const OutputStep<T> step{
-      .v = tile.v,
-      .p = s,
-      .alpha = alpha,
-      .dim = Spans(static_cast<std::size_t>(c.problem.value_dim)),
-      .o = panel.output,
-      .o_stride = c.work.output_stride,
-      .next = tile.next,
-      .lines = (static_cast<std::size_t>(c.problem.dim) * sizeof(T) + kLineBytes - 1) / kLineBytes};
+  const OutputStep<T> step{.v = tile.v,
+                           .p = s,
+                           .alpha = alpha,
+                           .dim = Spans(static_cast<std::size_t>(c.problem.value_dim)),
+                           .o = panel.output,
+                           .o_stride = c.work.output_stride};
   const std::size_t done = output_few<R>(step);
   if (done == step.dim.vectors) return;
   // Something is not finite. The weights again, marked this time, for the careful kernel.
@@ -161,26 +156,23 @@ template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
   const core::KeysValues& kv = c.problem.kv;
   const Rows k(kv, kv.key, item, sizeof(T)), v(kv, kv.value, item, sizeof(T));
-  const T *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys], *next_rows[kStreams * kFewKeys];
-  const std::int64_t tiles = (keys.end - keys.begin) / (kStreams * kFewKeys);
-  const std::int64_t stretch = tiles * kFewKeys;
+  const T *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys];
   // `count` keys from each of `places` stretches.
-  const auto step = [&](std::int64_t key0, std::int64_t count, int places, bool more) HWY_ATTR {
+  const auto step = [&](std::int64_t key0, std::int64_t stretch, std::int64_t count, int places) HWY_ATTR {
     const std::size_t each = static_cast<std::size_t>(count);
     FewTile<T> tile{{key_rows, each, places}, {value_rows, each, places}, {}};
     for (int g = 0; g < places; ++g) {
       tile.key0[g] = key0 + g * stretch;
       k.put(tile.key0[g], count, key_rows + g * count);
       v.put(tile.key0[g], count, value_rows + g * count);
-      // The next page may be anywhere: no prefetcher finds it.
-      if (more && k.paged()) k.put(tile.key0[g] + count, count, next_rows + g * count);
     }
-    if (more && k.paged()) tile.next = next_rows;
-    for (int i = 0; i < panels; ++i, tile.next = nullptr) step_few_any(c, c.work.panels[i], tile);
+    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
   };
-  for (std::int64_t t = 0; t < tiles; ++t) step(keys.begin + t * kFewKeys, kFewKeys, kStreams, t + 1 < tiles);
+  const std::int64_t tiles = (keys.end - keys.begin) / (kStreams * kFewKeys);
+  const std::int64_t stretch = tiles * kFewKeys;
+  for (std::int64_t t = 0; t < tiles; ++t) step(keys.begin + t * kFewKeys, stretch, kFewKeys, kStreams);
   for (std::int64_t at = keys.begin + kStreams * stretch; at < keys.end; at += kFewKeys)
-    step(at, std::min(kFewKeys, keys.end - at), 1, false);
+    step(at, 0, std::min(kFewKeys, keys.end - at), 1);
 }
 
 // Walks keys begin ... end for the only panel of its item, with keys in lanes. As in walk_tiles, tile borders

@@ -202,21 +202,7 @@ struct OutputStep {
   Spans dim;
   float* o;
   std::size_t o_stride;
-  // K rows of the next tile, as many as v has, to ask for meanwhile; null: their prefetchers find them.
-  // `lines` of each, in equal parts while each block of dimensions is done.
-  const T* const* next = nullptr;
-  std::size_t lines = 0;
 };
-
-// Asks for the part of row j that comes with a block of dimensions.
-template <class T>
-HWY_INLINE void ask_ahead(const OutputStep<T>& step, std::size_t j, std::size_t first, std::size_t last) {
-  constexpr int kSecondCache = 2;
-  const char* const row = reinterpret_cast<const char*>(step.next[j]);
-  const std::size_t vectors = step.dim.vectors;
-  for (std::size_t line = first * step.lines / vectors; line < last * step.lines / vectors; ++line)
-    __builtin_prefetch(row + line * kLineBytes, 0, kSecondCache);
-}
 
 template <int R, int DB, class T>
 HWY_INLINE bool output_spans(const OutputStep<T>& step, std::size_t first) {
@@ -232,7 +218,6 @@ HWY_INLINE bool output_spans(const OutputStep<T>& step, std::size_t first) {
   const float* HWY_RESTRICT p = step.p;
   const T* const* const rows = step.v.rows;
   for (std::size_t j = 0, keys = step.v.all(); j < keys; ++j, p += kFewWidth) {
-    if (step.next != nullptr) ask_ahead(step, j, first, first + DB);
     const T* const row = rows[j];
     Vec value[DB];
     TESSERA_UNROLL
