@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cases/masks.hpp"
+#include "cases/sequences.hpp"
 #include "cases/tensors.hpp"
 #include "core/plan.hpp"
 
@@ -59,9 +60,12 @@ class Reader {
     if (w == "lengths") return case_->key_lengths = true, "";
     if (w == "alibi") return case_->alibi = true, "";
     if (w == "sinks") return case_->sinks = true, "";
+    if (w == "ragged") return case_->ragged = true, "";
+    if (w == "packed") return case_->packed = true, "";
     return fmt::format(
         "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, causal=, "
-        "align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=",
+        "align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, packed, pages=, "
+        "prior=, out=",
         w);
   }
 
@@ -86,12 +90,13 @@ class Reader {
     if (c.align == TESSERA_ALIGN_NONE && (c.left != TESSERA_UNBOUNDED || c.right != TESSERA_UNBOUNDED)) {
       return "window= : needs an alignment, causal= or align= with top-left or bottom-right";
     }
-    if (c.alibi && c.align == TESSERA_ALIGN_NONE && (c.queries != c.keys || c.key_lengths)) {
+    if (c.alibi && c.align == TESSERA_ALIGN_NONE && (c.queries != c.keys || c.key_lengths || by_entry(c))) {
       return "alibi : needs causal= or align= with top-left or bottom-right, since distances from query to "
              "key "
              "depend on it here";
     }
     if (std::string why = check_mask(c); !why.empty()) return why;
+    if (std::string why = check_sequences(c); !why.empty()) return why;
     return too_large();
   }
 
@@ -159,6 +164,15 @@ class Reader {
     }
     if (kind == "window") return window(w, value);
     if (kind == "mask") return read_mask(w, value, case_);
+    if (kind == "pages" || kind == "prior") {
+      std::int64_t* field = kind == "pages" ? &c.page : &c.priors;
+      if (number(value, field) && *field >= 1 && *field <= kMaxSize) return "";
+      return fmt::format("'{}' : {} must be a whole number of 1 or more", w, kind);
+    }
+    if (kind == "out") {
+      if (value != "f32") return fmt::format("'{}' : out must be f32; left out, it is the case's dtype", w);
+      return c.output_dtype = TESSERA_F32, "";
+    }
     if (kind == "scale" || kind == "softcap") {
       float* field = kind == "scale" ? &c.scale : &c.softcap;
       if (!number(value, field) || !std::isfinite(*field)) {
@@ -177,8 +191,9 @@ class Reader {
       return fmt::format("'{}' : layout must be bhsd, bshd, padded or aligned", w);
     }
     return fmt::format(
-        "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=", w,
-        kind);
+        "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=, pages=, "
+        "prior=, out=",
+        w, kind);
   }
 
   std::string window(std::string_view w, std::string_view value) {
@@ -197,8 +212,11 @@ class Reader {
   std::string too_large() const {
     const Case& c = *case_;
     const std::int64_t wide = std::max(c.dim, c.value_dim);
-    const double most = std::max({elements({c.batch, c.heads, c.queries, wide}),
-                                  elements({c.batch, c.kv_heads, c.keys, wide}), mask_elements(c)});
+    const std::int64_t parts = std::max<std::int64_t>(c.priors, 1);
+    double most = std::max({elements({parts, c.batch, c.heads, c.queries, wide}),
+                            elements({c.batch, c.kv_heads, c.keys, wide}), mask_elements(c)});
+    // The table may have a page for each entry that is mostly empty.
+    if (c.page > 0) most = std::max(most, elements({c.batch + 2, c.kv_heads, c.keys + c.page, wide}));
     if (most <= kMaxElements) return "";
     return fmt::format("a tensor of this case would hold {:.3g} elements; at most {:.3g} are accepted", most,
                        kMaxElements);
@@ -233,7 +251,7 @@ std::string words(const Case& c) {
   for (const LayoutName& each : kLayouts) {
     if (each.layout == c.layout && c.layout != Layout::bhsd) out += fmt::format(" layout={}", each.name);
   }
-  return out;
+  return out + sequence_words(c);
 }
 
 std::optional<Case> parse(std::string_view text, std::string* error) {
@@ -272,7 +290,7 @@ std::optional<Case> parse(std::string_view text, std::string* error) {
 
 std::vector<Case> in_group(std::string_view group) {
   std::vector<Case> out;
-  for (const Case& c : all()) {
+  for (const Case& c : named()) {
     if (c.group == group) out.push_back(c);
   }
   return out;
@@ -281,6 +299,7 @@ std::vector<Case> in_group(std::string_view group) {
 Work work(const Case& c) {
   core::Problem problem;
   if (!validated(c, &problem).ok()) return {};
+  if (c.page > 0) problem.keys = c.keys;  // of the last page's rows not all are keys
   const core::Cost cost = core::cost(problem);
   const std::optional<double> pairs = masked_pairs(c);
   if (!pairs) return {cost.flops, cost.bytes};

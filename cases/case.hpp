@@ -2,12 +2,14 @@
 //
 // A case is a shape with options and no memory. It is written as one line of words, in any order:
 //   b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 mask=boolean
-//   lengths alibi sinks layout=bshd
+//   lengths alibi sinks layout=bshd ragged packed pages=16 prior=2 out=f32
 // so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
 // q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
 // mask its shape if that is not the full one (mask=additive:keys), its type if the seed is not to pick one
-// (mask=additive-bf16) and what it holds if that is not noise (mask=boolean:queries-keys:documents700). Words
-// may follow a name from the list and then change it: "canon_1 bf16 layout=bshd".
+// (mask=additive-bf16) and what it holds if that is not noise (mask=boolean:queries-keys:documents700); with
+// :last8 it covers the last 8 keys alone. Of ragged rows, of packed keys and of keys in pages, q and k are
+// the most that a batch entry has: the seed draws how many each has. Words may follow a name from the list
+// and then change it: "canon_1 bf16 layout=bshd".
 #pragma once
 
 #include <tessera/tessera.h>
@@ -66,11 +68,18 @@ struct Case {
   MaskContent mask_content = MaskContent::random;
   std::int64_t mask_block = 0;  // length of a document or block, side of a tile
   bool mask_lowest = false;     // an additive mask hides by the lowest finite number of its type, not by -inf
+  std::int64_t mask_last = 0;   // its columns are the last so many keys; 0: all
   bool key_lengths = false;     // filled from the seed, 0 and full length included
   bool alibi = false;
   bool sinks = false;
   float softcap = 0;
   float scale = 0;  // 0 = 1 / sqrt(dim)
+
+  bool ragged = false;      // query_offsets: rows of the entries one behind the other, and rows of none
+  bool packed = false;      // key_offsets: the same for keys
+  std::int64_t page = 0;    // rows of a page, in a pool that has more than the table names; 0: no pages
+  std::int64_t priors = 0;  // parts of prior results
+  tessera_dtype output_dtype = 0;  // 0 = dtype
 
   bool operator==(const Case&) const = default;
 };
@@ -82,9 +91,11 @@ std::string words(const Case& c);
 std::optional<Case> parse(std::string_view text, std::string* error);
 
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
+const std::vector<Case>& named();
+// Those that every kind of device has a kernel for: all but the group "serving".
 const std::vector<Case>& all();
 // "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
-// "masks", "edge".
+// "masks", "edge", "serving".
 const std::vector<std::string>& groups();
 // The named case, or nothing; knows the aliases too ("canon_3" is mission512).
 std::optional<Case> find(std::string_view name);

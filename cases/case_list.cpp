@@ -1,6 +1,6 @@
 // The named cases, written in their own words: name, then the case. Groups "mission" to "cpu" are the
 // shapes people measure, and in "costs" each option stands beside the same shape without it; "few",
-// "options", "edge" and the generated "pairs" and "masks" are small and there to find mistakes.
+// "options", "edge", "serving" and the generated "pairs" and "masks" are small and there to find mistakes.
 #include <cstdlib>
 
 #include "cases/case.hpp"
@@ -221,6 +221,37 @@ constexpr Entry kEntries[] = {
     {"edge", "no_batch", "b0 h2 q5 k5 d64 f32"},
     {"edge", "many_heads", "b3 h40/5 q1 k33 d64 f16"},
     {"edge", "mqa_wide", "b1 h71/1 q1 k100 d64 f32"},
+
+    {"serving", "serving_decode_16", "b4 h8/2 q1 k300 d128 bf16 lengths pages=16"},
+    {"serving", "serving_decode_64", "b4 h8/2 q1 k300 d128 f16 lengths ragged pages=64"},
+    {"serving", "serving_decode_long", "b3 h8/2 q1 k4500 d64 bf16 lengths ragged pages=16"},
+    {"serving", "serving_decode_slot", "b5 h4/1 q1 k200 d64 f32 lengths ragged pages=784"},
+    {"serving", "serving_prefill", "b4 h4/2 q70 d64 bf16 causal=bottom-right ragged packed"},
+    {"serving", "serving_prefill_f32", "b5 h2 q40 k90 d72 f32 causal=bottom-right ragged packed layout=bshd"},
+    {"serving", "serving_chunk", "b4 h4/2 q48 k200 d64 f16 causal=bottom-right lengths ragged pages=48"},
+    {"serving", "serving_dense_keys", "b4 h4/2 q9 k130 d64 f32 causal=bottom-right lengths ragged"},
+    {"serving", "serving_more_rows", "b4 h4/2 q90 k20 d64 bf16 causal=bottom-right ragged lengths pages=16"},
+    {"serving", "serving_page_1", "b4 h4/2 q3 k70 d64 bf16 causal=bottom-right ragged lengths pages=1"},
+    {"serving", "serving_window",
+     "b4 h8/1 q4 k400 d64 bf16 causal=bottom-right window=127,0 sinks ragged lengths pages=16"},
+    {"serving", "serving_tree",
+     "b4 h8/2 q8 k200 d128 bf16 lengths ragged pages=16 mask=boolean:queries-keys:last8"},
+    {"serving", "serving_tree_prefix", "b3 h4 q20 k90 d64 f32 mask=additive:last33 causal=bottom-right"},
+    {"serving", "serving_merge", "b3 h4/2 q7 k0 d64 f32 ragged prior=3"},
+    {"serving", "serving_merge_f16", "b3 h4/2 q7 k0 d64 f16 ragged prior=2 sinks"},
+    {"serving", "serving_cascade",
+     "b4 h8/2 q5 k90 d64 f16 causal=bottom-right ragged lengths pages=16 prior=1"},
+    {"serving", "serving_out_f32", "b2 h4/2 q33 k130 d64 bf16 out=f32"},
+    {"serving", "serving_out_f32_decode", "b3 h8/2 q1 k300 d128 f16 lengths ragged pages=16 out=f32 prior=2"},
+    {"serving", "serving_latent",
+     "b2 h16/1 q2 k100 d576 v512 bf16 causal=bottom-right lengths ragged pages=64"},
+    {"serving", "serving_groups", "b3 h35/5 q3 k65 d64 f16 causal=bottom-right ragged lengths pages=16"},
+    {"serving", "serving_tiny", "b4 h2/1 q2 k300 d8 v3 f16 ragged lengths pages=16"},
+    {"serving", "serving_one_key", "b4 h4/2 q3 k1 d64 f32 ragged lengths pages=16"},
+    {"serving", "serving_two_keys", "b4 h4/2 q9 k2 d64 bf16 ragged lengths pages=16"},
+    {"serving", "serving_no_batch", "b0 h4/2 q3 k9 d64 f32 ragged lengths pages=16"},
+    {"serving", "serving_no_rows", "b3 h4/2 q0 k9 d64 f32 ragged lengths pages=16"},
+    {"serving", "serving_no_keys", "b3 h4/2 q3 k0 d64 f32 ragged lengths pages=16"},
 };
 
 struct Alias {
@@ -231,7 +262,7 @@ constexpr Alias kAliases[] = {{"canon_3", "mission512"}, {"canon_3_causal", "mis
 
 }  // namespace
 
-const std::vector<Case>& all() {
+const std::vector<Case>& named() {
   static const std::vector<Case> list = [] {
     std::vector<Case> cases;
     const auto add = [&](const std::string& group, const std::string& name, const std::string& words) {
@@ -246,14 +277,26 @@ const std::vector<Case>& all() {
     for (const Entry& entry : kEntries) add(entry.group, entry.name, entry.words);
     for (const Generated& entry : pair_list()) add("pairs", "pair_" + entry.name, entry.words);
     for (const Generated& entry : mask_list()) add("masks", "mask_" + entry.name, entry.words);
+    for (const Generated& entry : serving_list()) add("serving", "serving_" + entry.name, entry.words);
+    return cases;
+  }();
+  return list;
+}
+
+const std::vector<Case>& all() {
+  static const std::vector<Case> list = [] {
+    std::vector<Case> cases;
+    for (const Case& c : named())
+      if (c.group != "serving") cases.push_back(c);
     return cases;
   }();
   return list;
 }
 
 const std::vector<std::string>& groups() {
-  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode", "costs", "cpu",
-                                                "few",     "options",   "pairs",   "masks",  "edge"};
+  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",
+                                                "costs",   "cpu",       "few",     "options",
+                                                "pairs",   "masks",     "edge",    "serving"};
   return list;
 }
 
@@ -263,7 +306,7 @@ std::optional<Case> find(std::string_view name) {
   for (const Alias& a : kAliases) {
     if (a.alias == name) name = a.name;
   }
-  for (const Case& c : all()) {
+  for (const Case& c : named()) {
     if (c.name == name) return c;
   }
   return std::nullopt;

@@ -41,8 +41,11 @@ std::vector<oracle::Row> rows_to_judge(const Instance& instance) {
   }
   std::vector<oracle::Row> rows;
   rows.reserve(chosen.size());
+  const std::vector<oracle::Row> every =
+      c.ragged ? oracle::every_row(instance.problem()) : std::vector<oracle::Row>();
   for (std::int64_t r : chosen)
-    rows.push_back({r / c.queries / c.heads, r / c.queries % c.heads, r % c.queries});
+    rows.push_back(c.ragged ? every[static_cast<std::size_t>(r)]
+                            : oracle::Row{r / c.queries / c.heads, r / c.queries % c.heads, r % c.queries});
   return rows;
 }
 
@@ -185,12 +188,12 @@ std::string check_seed_tolerance(const Comparison& c, const Expected& e) {
 }
 
 // The elements of the judged rows, of output or lse.
-std::vector<double> of_rows(const tessera_tensor& t, const Expected& e) {
+std::vector<double> of_rows(const tessera_attention& p, const tessera_tensor& t, const Expected& e) {
   const std::int64_t columns = t.rank == 4 ? t.shape[3] : 1;
   std::vector<double> out;
   out.reserve(e.rows.size() * static_cast<std::size_t>(columns));
   for (const oracle::Row& row : e.rows) {
-    const std::int64_t at = row.batch * t.strides[0] + row.head * t.strides[1] + row.query * t.strides[2];
+    const std::int64_t at = oracle::row_offset(p, t, row);
     for (std::int64_t d = 0; d < columns; ++d) out.push_back(oracle::load(t.data, t.dtype, at + d));
   }
   return out;
@@ -199,9 +202,10 @@ std::vector<double> of_rows(const tessera_tensor& t, const Expected& e) {
 std::string check_values(const Instance& instance, const Expected& e, double tolerance, Verdict* verdict) {
   const Case& c = instance.shape();
   const tessera_attention& p = instance.problem();
-  const std::vector<double> output = of_rows(p.output, e);
-  const Comparison outputs{"output", c.dtype, c.value_dim, output, e.truth.output, e.output_bound, tolerance};
-  const std::vector<double> lse = p.lse.data != nullptr ? of_rows(p.lse, e) : e.truth.lse;
+  const std::vector<double> output = of_rows(p, p.output, e);
+  const Comparison outputs{"output",       p.output.dtype, c.value_dim, output,
+                           e.truth.output, e.output_bound, tolerance};
+  const std::vector<double> lse = p.lse.data != nullptr ? of_rows(p, p.lse, e) : e.truth.lse;
   const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, e.lse_bound, tolerance};
 
   if (std::string why = check_nonfinite(outputs, e); !why.empty()) return why;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cases/sequences.hpp"
+
 namespace tessera::cases {
 namespace {
 
@@ -99,7 +101,8 @@ std::string gpu_gates(Instance& instance, Mirror& mirror, const tessera_device& 
     return fmt::format("workspace: {}", why);
   if (const std::string name = mirror.changed_input(); !name.empty())
     return fmt::format("guard bands: {}, an input, was written to", name);
-  if (c.batch > 1 && mirror.bytes(false) <= kMostBytes) {
+  const bool dense = !by_entry(c);  // the entries of others share memory
+  if (dense && c.batch > 1 && mirror.bytes(false) <= kMostBytes) {
     if (const std::string why = neighbours(instance, mirror, device); !why.empty())
       return fmt::format("batch neighbours: {}", why);
   }

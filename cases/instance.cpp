@@ -11,6 +11,7 @@
 #include "cases/fill.hpp"
 #include "cases/masks.hpp"
 #include "cases/random.hpp"
+#include "cases/sequences.hpp"
 #include "cases/tensors.hpp"
 #include "core/tensors.hpp"
 #include "oracle/oracle.hpp"
@@ -38,6 +39,7 @@ struct Instance::Impl {
   Input input;
   std::uint64_t seed;
   tessera_attention problem;
+  Sequences sequences{c, problem};
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;  // output, lse
   std::vector<std::uint64_t> fingerprints;
@@ -57,9 +59,9 @@ struct Instance::Impl {
   void make_dominant();
   void make_nonfinite();
   bool hidden_from_all(std::int64_t b, std::int64_t j) const;
-  void set_row(const tessera_tensor& t, std::int64_t b, std::int64_t h, std::int64_t row, double value) {
-    const std::int64_t at = b * t.strides[0] + h * t.strides[1] + row * t.strides[2];
-    for (std::int64_t d = 0; d < t.shape[3]; ++d) oracle::store(t.data, t.dtype, at + d, value);
+  // At is where a row begins; -1: there is no such row.
+  void set_row(const tessera_tensor& t, std::int64_t at, double value) {
+    for (std::int64_t d = 0; at >= 0 && d < t.shape[3]; ++d) oracle::store(t.data, t.dtype, at + d, value);
   }
 };
 
@@ -69,12 +71,19 @@ Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
     if (t.rank == 0) return;
     (field.written ? outputs : inputs).emplace_back(field.name, &t, c.layout == Layout::padded ? 1 : 0);
   });
-  if (c.key_lengths) fill_lengths();
+  const bool of_entries = by_entry(c);
+  if (of_entries)
+    sequences.fill_lengths(seed);
+  else if (c.key_lengths)
+    fill_lengths();
+  if (c.page > 0) sequences.fill_table(seed);
   fill_head_floats();
   if (c.mask_shape != MaskShape::none) fill_mask();
   fill_rows();
   if (input == Input::dominant) make_dominant();
+  if (c.priors > 0) sequences.fill_priors(seed, input == Input::equal);
   if (input == Input::nonfinite) make_nonfinite();
+  if (of_entries) sequences.poison_unused();
   for (const Buffer& b : inputs) fingerprints.push_back(b.fingerprint());
 }
 
@@ -173,30 +182,22 @@ void Instance::Impl::make_dominant() {
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t h = 0; h < c.kv_heads; ++h) {
       const std::int64_t j = choices.below(100000 + static_cast<std::uint64_t>(b * c.kv_heads + h), c.keys);
-      const std::int64_t at = b * key.strides[0] + h * key.strides[1] + j * key.strides[2];
-      for (std::int64_t d = 0; d < c.dim; ++d) oracle::store(key.data, key.dtype, at + d, length * along(d));
+      const std::int64_t at = sequences.key_at(key, b, h, j);
+      for (std::int64_t d = 0; at >= 0 && d < c.dim; ++d)
+        oracle::store(key.data, key.dtype, at + d, length * along(d));
     }
   }
 }
 
 bool Instance::Impl::hidden_from_all(std::int64_t b, std::int64_t j) const {
-  std::int64_t length = c.keys;
-  if (c.key_lengths) {
-    const void* lengths = problem.key_lengths.data;
-    length = problem.key_lengths.dtype == TESSERA_I64 ? static_cast<const std::int64_t*>(lengths)[b]
-                                                      : static_cast<const std::int32_t*>(lengths)[b];
-  }
-  if (j >= length || c.queries == 0) return true;
-  if (c.align != TESSERA_ALIGN_NONE) {
-    const std::int64_t first = c.align == TESSERA_ALIGN_BOTTOM_RIGHT ? length - c.queries : 0;
-    const std::int64_t last = first + c.queries - 1;
-    if (c.left != TESSERA_UNBOUNDED && j < first - c.left) return true;
-    if (c.right != TESSERA_UNBOUNDED && j > last + c.right) return true;
-  }
+  const Sequences::Span seen = sequences.seen(b);
+  if (j < seen.begin || j >= seen.end) return true;
   if (c.mask_shape != MaskShape::keys && c.mask_shape != MaskShape::batch_keys) return false;
   const tessera_tensor& mask = problem.mask.tensor;
-  const std::int64_t at =
-      (c.mask_shape == MaskShape::keys ? 0 : b * mask.strides[0]) + j * mask.strides[mask.rank - 1];
+  const std::int64_t column = c.mask_last > 0 ? j - (sequences.key_length(b) - c.mask_last) : j;
+  if (column < 0) return false;
+  const bool shared = c.mask_shape == MaskShape::keys || c.ragged;
+  const std::int64_t at = (shared ? 0 : b * mask.strides[0]) + column * mask.strides[mask.rank - 1];
   if (c.mask_type == MaskType::boolean) return static_cast<const unsigned char*>(mask.data)[at] == 0;
   return oracle::load(mask.data, mask.dtype, at) == -kInfinity;
 }
@@ -213,27 +214,28 @@ void Instance::Impl::make_nonfinite() {
   if (gentle) {
     const tessera_tensor& v = problem.value;
     const std::int64_t j = choices.below(200, c.keys), d = choices.below(201, c.value_dim);
-    oracle::store(v.data, v.dtype, j * v.strides[2] + d, choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
+    if (const std::int64_t at = sequences.key_at(v, 0, 0, j); at >= 0)
+      oracle::store(v.data, v.dtype, at + d, choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
   }
   // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
   const tessera_tensor& k = problem.key;
   const std::int64_t infinite = choices.below(203, c.keys), component = choices.below(204, c.dim);
-  oracle::store(k.data, k.dtype,
-                last_batch * k.strides[0] + last_head * k.strides[1] + infinite * k.strides[2] + component,
-                kInfinity);
+  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0)
+    oracle::store(k.data, k.dtype, at + component, kInfinity);
   // A key that the band or the mask hides from some queries, and not from others.
   const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
   const bool by_mask =
       c.mask_shape != MaskShape::none && c.mask_content != MaskContent::bias && !c.mask_lowest;
-  if (by_band || by_mask) set_row(k, 0, 0, c.keys - 1, kNan);
-  set_row(problem.query, choices.below(205, c.batch), choices.below(206, c.heads),
-          choices.below(207, c.queries), kNan);
+  if (by_band || by_mask) set_row(k, sequences.key_at(k, 0, 0, c.keys - 1), kNan);
+  const std::int64_t entry = choices.below(205, c.batch), row = choices.below(207, c.queries);
+  if (row < sequences.rows_of(entry))
+    set_row(problem.query, sequences.query_at(problem.query, entry, choices.below(206, c.heads), row), kNan);
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t j = 0; j < c.keys; ++j) {
       if (!hidden_from_all(b, j)) continue;
       for (std::int64_t h = 0; h < c.kv_heads; ++h) {
-        set_row(problem.key, b, h, j, j % 2 == 0 ? kNan : kInfinity);
-        set_row(problem.value, b, h, j, j % 3 == 0 ? kInfinity : kNan);
+        set_row(problem.key, sequences.key_at(problem.key, b, h, j), j % 2 == 0 ? kNan : kInfinity);
+        set_row(problem.value, sequences.key_at(problem.value, b, h, j), j % 3 == 0 ? kInfinity : kNan);
       }
     }
   }

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <limits>
 
+#include "cases/sequences.hpp"
+
 namespace tessera::cases {
 namespace {
 
@@ -55,7 +57,12 @@ bool by_position(MaskContent content) {
 
 // One part of the word behind the type: a shape, a content or "lowest".
 bool read_part(std::string_view part, Case* c) {
+  const auto number = [](std::string_view text, std::int64_t* out) {
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+    return error == std::errc() && stop == text.data() + text.size() && *out > 0;
+  };
   if (part == "lowest") return c->mask_lowest = true;
+  if (part.starts_with("last")) return number(part.substr(4), &c->mask_last) && c->mask_last < (1 << 24);
   for (const MaskDims& dims : kMaskDims)
     if (dims.name == part && dims.rank > 0) return c->mask_shape = dims.shape, true;
   for (const MaskContentName& each : kContentNames) {
@@ -63,8 +70,7 @@ bool read_part(std::string_view part, Case* c) {
     c->mask_content = each.content;
     const std::string_view size = part.substr(each.name.size());
     if (!each.has_size) return size.empty();
-    const auto [stop, error] = std::from_chars(size.data(), size.data() + size.size(), c->mask_block);
-    return error == std::errc() && stop == size.data() + size.size() && c->mask_block > 0;
+    return number(size, &c->mask_block);
   }
   return false;
 }
@@ -77,6 +83,10 @@ std::string disagreement(const Case& c) {
   if (c.mask_lowest && c.mask_content == MaskContent::bias)
     return "a bias hides nothing, so nothing is lowest";
   if (c.mask_content == MaskContent::padding && !real[3]) return "padding needs a mask with keys";
+  if (c.mask_last > 0 && !real[3]) return "last needs a mask with keys";
+  const bool placed = by_position(c.mask_content) || c.mask_content == MaskContent::padding;
+  if (placed && (c.mask_last > 0 || by_entry(c)))
+    return "documents, blocks and padding need a dense batch, and all of its keys";
   if (c.mask_block > 0 && !(real[2] && real[3]))
     return "documents, blocks and tiles need a mask with queries and keys";
   if (by_position(c.mask_content) && c.queries > kMostRowsCounted)
@@ -101,7 +111,8 @@ const MaskDims& mask_dims(MaskShape shape) {
 }
 
 std::int64_t mask_size(const Case& c, int d) {
-  const std::int64_t full[4] = {c.batch, c.heads, c.queries, c.keys};
+  const std::int64_t columns = c.mask_last > 0 ? c.mask_last : key_capacity(c);
+  const std::int64_t full[4] = {tensor_entries(c), c.heads, tensor_rows(c), columns};
   return mask_dims(c.mask_shape).real[d] ? full[d] : 1;
 }
 
@@ -130,6 +141,7 @@ std::string mask_words(const Case& c) {
     out += fmt::format(":{}", each.name);
     if (each.has_size) out += fmt::format("{}", c.mask_block);
   }
+  if (c.mask_last > 0) out += fmt::format(":last{}", c.mask_last);
   return c.mask_lowest ? out + ":lowest" : out;
 }
 
@@ -143,6 +155,7 @@ std::string read_mask(std::string_view word, std::string_view value, Case* c) {
   c->mask_content = MaskContent::random;
   c->mask_block = 0;
   c->mask_lowest = false;
+  c->mask_last = 0;
   for (std::size_t at = colon; known && at < value.size();) {
     const std::size_t end = std::min(value.find(':', at + 1), value.size());
     known = read_part(value.substr(at + 1, end - at - 1), c);
@@ -155,7 +168,7 @@ std::string read_mask(std::string_view word, std::string_view value, Case* c) {
     return fmt::format(
         "'{}' : mask must be boolean, additive or additive- with f32, f16 or bf16, then optionally a "
         "shape ({}), "
-        "what it holds (:documentsN, :blocksN, :tilesN, :padding, :bias) and :lowest",
+        "what it holds (:documentsN, :blocksN, :tilesN, :padding, :bias), :lastN and :lowest",
         word, shapes.substr(1));
   }
   c->mask_type = type->type;

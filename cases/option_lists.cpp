@@ -64,6 +64,18 @@ constexpr std::string_view kExtraWords[] = {
     " lengths", " causal=bottom-right lengths", " sinks softcap=30"};
 constexpr std::string_view kLayoutWords[] = {"", " layout=padded", " layout=bshd"};
 
+constexpr OptionWords kBatchWords[] = {
+    {"ragged", "ragged"},
+    {"packed", "ragged packed"},
+    {"packed_keys", "packed"},
+    {"pages", "pages=16"},
+    {"ragged_pages", "ragged pages=48"},
+    {"prior", "ragged pages=16 prior=2"},
+    {"out_f32", "ragged packed out=f32"},
+};
+constexpr std::string_view kServingShapes[] = {"q1 k300 d128", "q5 k129 d64", "q33 k90 d64", "q3 k65 d256",
+                                               "q70 k70 d72"};
+
 }  // namespace
 
 std::vector<Generated> pair_list() {
@@ -100,6 +112,23 @@ std::vector<Generated> mask_list() {
     for (const std::string_view shape : shapes) add("boolean", shape, "");
     for (const char* lowest : {"", ":lowest"})
       for (const std::string_view type : kAdditiveWords) add(type, picked(shapes, list.size(), 0), lowest);
+  }
+  return list;
+}
+
+std::vector<Generated> serving_list() {
+  std::vector<Generated> list;
+  for (const OptionWords& batch : kBatchWords) {
+    for (const OptionWords& option : kOptionWords) {
+      const bool packed = batch.words.find("packed") != std::string_view::npos;
+      if (packed && option.name == "lengths") continue;  // offsets say them
+      const std::size_t n = list.size();
+      // ALiBi has to know where a query stands; this hides nothing.
+      const std::string_view align = option.name == "alibi" ? " align=bottom-right" : "";
+      list.push_back({fmt::format("{}_{}", batch.name, option.name),
+                      fmt::format("b4 h4/2 {} {} {} {}{}{}", picked(kServingShapes, n, 5), kDtypeWords[n % 3],
+                                  batch.words, option.words, align, picked(kLayoutWords, n, 6))});
+    }
   }
   return list;
 }

@@ -16,5 +16,7 @@ struct Generated {
 std::vector<Generated> pair_list();
 // Every content of a mask with every type, -inf and the lowest finite number both as what hides.
 std::vector<Generated> mask_list();
+// Every way to lay out a batch with every option.
+std::vector<Generated> serving_list();
 
 }  // namespace tessera::cases

@@ -11,7 +11,18 @@ namespace tessera::cases {
 
 // Each tensor of a case draws from a stream of its own, so that adding an option leaves the others' values
 // alone.
-enum Stream : std::uint64_t { kQuery = 1, kKey, kValue, kMask, kHiddenRow, kLengths, kSinks, kChoices };
+enum Stream : std::uint64_t {
+  kQuery = 1,
+  kKey,
+  kValue,
+  kMask,
+  kHiddenRow,
+  kLengths,
+  kSinks,
+  kChoices,
+  kPages,
+  kPrior
+};
 
 // The output function of SplitMix64: a bijection that turns a counter into noise.
 constexpr std::uint64_t scramble(std::uint64_t x) {

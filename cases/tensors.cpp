@@ -3,6 +3,7 @@
 #include "cases/fill.hpp"
 #include "cases/masks.hpp"
 #include "cases/random.hpp"
+#include "cases/sequences.hpp"
 #include "core/tensors.hpp"
 
 namespace tessera::cases {
@@ -22,11 +23,14 @@ tessera_tensor mask_tensor(const Case& c, std::uint64_t seed) {
 
 tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
   tessera_attention p = TESSERA_ATTENTION_INIT;
-  p.query = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.dim});
-  p.key = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.dim});
-  p.value = make_tensor(c.dtype, {c.batch, c.kv_heads, c.keys, c.value_dim});
-  p.output = make_tensor(c.dtype, {c.batch, c.heads, c.queries, c.value_dim});
-  p.lse = make_tensor(TESSERA_F32, {c.batch, c.heads, c.queries});
+  const std::int64_t entries = tensor_entries(c), rows = tensor_rows(c);
+  const std::int64_t pieces = c.page > 0 ? pool_pages(c) : c.packed ? 1 : c.batch;
+  const std::int64_t keys = c.page > 0 ? c.page : key_capacity(c);
+  p.query = make_tensor(c.dtype, {entries, c.heads, rows, c.dim});
+  p.key = make_tensor(c.dtype, {pieces, c.kv_heads, keys, c.dim});
+  p.value = make_tensor(c.dtype, {pieces, c.kv_heads, keys, c.value_dim});
+  p.output = make_tensor(output_dtype(c), {entries, c.heads, rows, c.value_dim});
+  p.lse = make_tensor(TESSERA_F32, {entries, c.heads, rows});
   for (tessera_tensor* t : {&p.query, &p.key, &p.value, &p.output, &p.lse}) apply_layout(t, c.layout);
   p.scale = c.scale;
   p.softcap = c.softcap;
@@ -36,12 +40,14 @@ tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
 
   const Random choices(seed, kChoices);
   p.mask.tensor = mask_tensor(c, seed);
-  if (c.key_lengths)
+  if (c.mask_last > 0) p.mask.tensor_align = TESSERA_ALIGN_BOTTOM_RIGHT;
+  if (c.key_lengths || c.page > 0)
     p.key_lengths = make_tensor(choices.word(0) % 2 == 0 ? TESSERA_I64 : TESSERA_I32, {c.batch});
   if (c.alibi)
     p.alibi_slopes = choices.word(1) % 2 == 0 ? make_tensor(TESSERA_F32, {c.batch, c.heads})
                                               : make_tensor(TESSERA_F32, {c.heads});
   if (c.sinks) p.sinks = make_tensor(TESSERA_F32, {c.heads});
+  add_sequence_tensors(c, seed, &p);
   return p;
 }
 

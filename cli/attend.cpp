@@ -58,7 +58,8 @@ struct Outcome {
 void refuse_overwriting_inputs(const Flags& flags) {
   for (const std::string* output : {&flags.output, &flags.lse}) {
     for (const std::string* input : {&flags.query, &flags.key, &flags.value, &flags.mask, &flags.key_lengths,
-                                     &flags.alibi, &flags.sinks}) {
+                                     &flags.alibi, &flags.sinks, &flags.query_offsets, &flags.key_offsets,
+                                     &flags.page_table, &flags.prior_output, &flags.prior_lse}) {
       if (output->empty() || input->empty()) continue;
       const std::string path = files::locate(*output).path;
       if (files::same_file(path, files::locate(*input).path)) {
@@ -100,7 +101,7 @@ Json tensor_json(const files::Tensor& t) {
 
 void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   Json json = {{"verb", "attend"}};
-  const std::array<std::pair<const char*, const files::Tensor*>, 9> tensors = {
+  const std::array<std::pair<const char*, const files::Tensor*>, 14> tensors = {
       {{"query", &p.query},
        {"key", &p.key},
        {"value", &p.value},
@@ -108,6 +109,11 @@ void print_as_json(const AttendProblem& p, const Outcome& outcome) {
        {"key_lengths", &p.key_lengths},
        {"alibi_slopes", &p.alibi},
        {"sinks", &p.sinks},
+       {"query_offsets", &p.query_offsets},
+       {"key_offsets", &p.key_offsets},
+       {"page_table", &p.page_table},
+       {"prior_output", &p.prior_output},
+       {"prior_lse", &p.prior_lse},
        {"output", &p.output},
        {"lse", &p.lse}}};
   for (const auto& [name, tensor] : tensors) {
@@ -219,6 +225,19 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--mask", flags->mask,
                              "Boolean (true = visible) or additive mask, broadcast like NumPy"));
   file_name(verb->add_option("--key-lengths", flags->key_lengths, "Valid keys of each batch entry"));
+  verb->add_option("--mask-align", flags->mask_align,
+                   "bottom-right: the mask covers the last keys alone, those before stay visible")
+      ->check(CLI::IsMember({"bottom-right"}));
+  file_name(verb->add_option(
+      "--query-offsets", flags->query_offsets,
+      "Where the rows of each entry begin, [batch + 1]; the query is then [1, heads, rows, dim]"));
+  file_name(verb->add_option("--key-offsets", flags->key_offsets, "The same for key and value"));
+  file_name(
+      verb->add_option("--page-table", flags->page_table,
+                       "Pages of each entry, [batch, n]; key and value are then [pages, heads, rows, dim]"));
+  file_name(verb->add_option("--prior-output", flags->prior_output,
+                             "Results over other keys to take in, [parts, heads, rows, dim]"));
+  file_name(verb->add_option("--prior-lse", flags->prior_lse, "Their log-sum-exp, [parts, heads, rows]"));
   file_name(verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]"));
   file_name(verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]"));
   flags->device.add_to(*verb, "Use this kernel (`tessera kernels` lists them)");

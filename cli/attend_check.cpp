@@ -66,8 +66,7 @@ void compare(const tessera_attention& p, const cases::Expected& e, double plain_
   const double more_lse = 2 * (plain_lse_error - e.plain_lse_error);
   for (std::size_t r = 0; r < e.rows.size(); ++r) {
     const oracle::Row& row = e.rows[r];
-    const std::int64_t begin =
-        row.batch * p.output.strides[0] + row.head * p.output.strides[1] + row.query * p.output.strides[2];
+    const std::int64_t begin = oracle::row_offset(p, p.output, row);
     for (std::int64_t d = 0; d < columns; ++d) {
       const std::size_t at = r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(d);
       const double got = oracle::load(p.output.data, p.output.dtype, begin + d);
@@ -75,9 +74,7 @@ void compare(const tessera_attention& p, const cases::Expected& e, double plain_
             &check->worst_error, check);
     }
     if (p.lse.data == nullptr) continue;
-    const std::int64_t at =
-        row.batch * p.lse.strides[0] + row.head * p.lse.strides[1] + row.query * p.lse.strides[2];
-    const double got = oracle::load(p.lse.data, TESSERA_F32, at);
+    const double got = oracle::load(p.lse.data, TESSERA_F32, oracle::row_offset(p, p.lse, row));
     count({got, e.truth.lse[r], e.lse_bound[r] + more_lse}, TESSERA_F32, "lse", row, &check->lse_error,
           check);
   }
@@ -88,7 +85,8 @@ void compare(const tessera_attention& p, const cases::Expected& e, double plain_
 AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row) {
   AttendCheck check;
   check.rows = problem.query.shape[0] * problem.query.shape[1] * problem.query.shape[2];
-  const double row_cost = static_cast<double>(problem.key.shape[2] + 1) *
+  const std::int64_t pages = problem.page_table.rank == 0 ? 1 : problem.page_table.shape[1];
+  const double row_cost = static_cast<double>(problem.key.shape[2] * pages + 1) *
                           static_cast<double>(problem.query.shape[3] + problem.value.shape[3]);
   const auto affordable = [&](double multiply_adds) {
     return std::max<std::int64_t>(16, static_cast<std::int64_t>(multiply_adds / row_cost));

@@ -199,19 +199,66 @@ void set_band(const AttendFlags& flags, tessera_mask* mask) {
   if (causal != TESSERA_ALIGN_NONE) mask->right = 0;
 }
 
+Tensor load_whole(const std::string& name, Names usual_names) {
+  std::string error;
+  const std::optional<Tensor> numbers = files::as_int64(load(name, usual_names), &error);
+  if (!numbers) usage_error(error);
+  return *numbers;
+}
+
+// The library takes page numbers of 32 bits; what does not fit into those is no page.
+Tensor load_table(const std::string& name, Names usual_names) {
+  Tensor table = load_whole(name, usual_names);
+  const auto count = static_cast<std::size_t>(table.count());
+  const std::shared_ptr<std::int32_t[]> narrow(new std::int32_t[std::max<std::size_t>(count, 1)]);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t page = 0;
+    std::memcpy(&page, table.bytes.data() + i * sizeof page, sizeof page);
+    narrow[i] = page == static_cast<std::int32_t>(page) ? static_cast<std::int32_t>(page) : -1;
+  }
+  table.element = Element::i32;
+  table.bytes = std::as_bytes(std::span(narrow.get(), count));
+  table.owner = narrow;
+  return table;
+}
+
+// Batches whose entries differ in length, and prior results: in the library's own shapes, whatever --layout
+// says.
+void read_sequences(const AttendFlags& flags, AttendProblem* p) {
+  if (!flags.query_offsets.empty()) {
+    p->query_offsets = load_whole(flags.query_offsets, std::array<std::string_view, 1>{"query_offsets"});
+    p->problem.query_offsets = view(p->query_offsets, "a list of offsets", 1);
+  }
+  if (!flags.key_offsets.empty()) {
+    p->key_offsets = load_whole(flags.key_offsets, std::array<std::string_view, 1>{"key_offsets"});
+    p->problem.key_offsets = view(p->key_offsets, "a list of offsets", 1);
+  }
+  if (!flags.page_table.empty()) {
+    p->page_table = load_table(flags.page_table, std::array<std::string_view, 1>{"page_table"});
+    p->problem.page_table = view(p->page_table, "a page table", 2);
+  }
+  if (!flags.prior_output.empty()) {
+    p->prior_output = load_numbers(flags.prior_output,
+                                   std::array<std::string_view, 2>{"prior_output", "output"}, flags, false);
+    p->problem.prior_output = view(p->prior_output, "prior output", 4);
+  }
+  if (!flags.prior_lse.empty()) {
+    p->prior_lse = load_f32(flags.prior_lse, std::array<std::string_view, 2>{"prior_lse", "lse"}, flags);
+    p->problem.prior_lse = view(p->prior_lse, "prior lse", 3);
+  }
+}
+
 void read_options(const AttendFlags& flags, AttendProblem* p) {
   if (!flags.mask.empty()) {
     p->mask = load_numbers(flags.mask, std::array<std::string_view, 2>{"mask", "attn_mask"}, flags, true);
     p->problem.mask.tensor = view(p->mask, "a mask", 4);
   }
+  p->problem.mask.tensor_align = parse_align(flags.mask_align);
   if (!flags.key_lengths.empty()) {
-    std::string error;
-    const std::optional<Tensor> lengths = files::as_int64(
-        load(flags.key_lengths, std::array<std::string_view, 2>{"key_lengths", "lengths"}), &error);
-    if (!lengths) usage_error(error);
-    p->key_lengths = *lengths;
+    p->key_lengths = load_whole(flags.key_lengths, std::array<std::string_view, 2>{"key_lengths", "lengths"});
     p->problem.key_lengths = view(p->key_lengths, "a list of key lengths", 1);
   }
+  read_sequences(flags, p);
   if (!flags.alibi.empty()) {
     p->alibi = load_f32(flags.alibi, std::array<std::string_view, 2>{"alibi_slopes", "alibi"}, flags);
     p->problem.alibi_slopes = view(p->alibi, "a list of slopes", 2);

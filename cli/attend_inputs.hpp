@@ -13,11 +13,12 @@ namespace tessera::cli {
 // The flags of `attend` that say what is computed, as typed; empty where not given.
 struct AttendFlags {
   std::string query, key, value, mask, key_lengths, alibi, sinks;
+  std::string query_offsets, key_offsets, page_table, prior_output, prior_lse;
   std::string output, lse;
   std::string layout = "bhsd";
   std::string dtype;  // f16 or bf16: what 16-bit elements without a meaning of their own are
   bool convert = false;
-  std::string causal, window, align;
+  std::string causal, window, align, mask_align;
   std::string scale, softcap;
 };
 
@@ -25,6 +26,7 @@ struct AttendFlags {
 struct AttendProblem {
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   files::Tensor query, key, value, mask, key_lengths, alibi, sinks;
+  files::Tensor query_offsets, key_offsets, page_table, prior_output, prior_lse;
   // As they will be written: the rank of the query, its dimensions in the order of the layout.
   files::Tensor output, lse;
 };

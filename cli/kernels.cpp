@@ -79,7 +79,7 @@ void print_cases(const KernelsOptions& options) {
                {"work", Table::Side::right},
                {"traffic", Table::Side::right, true},
                {"in words"}});
-  for (const cases::Case& c : cases::all()) {
+  for (const cases::Case& c : cases::named()) {
     const cases::Work work = cases::work(c);
     json.push_back(case_json(c));
     table.add({c.name, c.group, si(work.flops, "FLOP"), si(work.bytes, "B"), cases::words(c)});

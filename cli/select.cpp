@@ -20,7 +20,7 @@ cases::Case parse_or_stop(const std::string& text) {
   std::string error;
   if (auto found = cases::parse(text, &error)) return *found;
   std::vector<std::string> names;
-  for (const cases::Case& c : cases::all()) names.push_back(c.name);
+  for (const cases::Case& c : cases::named()) names.push_back(c.name);
   const std::string near = nearest(text, names);
   usage_error(fmt::format("case '{}': {}{}\n(`tessera kernels --cases` lists the names)", text, error,
                           near.empty() ? "" : fmt::format("\nDid you mean '{}'?", near)));

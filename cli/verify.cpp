@@ -74,7 +74,7 @@ std::vector<cases::Input> chosen_inputs(const VerifyOptions& options) {
 std::vector<Job> plan_jobs(const VerifyOptions& options) {
   const double most = options.full ? 1e300 : options.quick ? kQuickFlops : kDefaultFlops;
   std::vector<Job> jobs;
-  for (const cases::Case& c : options.cases.resolve(cases::all())) {
+  for (const cases::Case& c : options.cases.resolve(cases::named())) {
     const cases::Case shape = reduced(c, most);
     (void)validated(shape);  // a bad case stops here, before any work
     for (const cases::Input input : chosen_inputs(options))

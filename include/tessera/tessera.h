@@ -84,10 +84,13 @@ enum { TESSERA_ALIGN_NONE = 0, TESSERA_ALIGN_TOP_LEFT = 1, TESSERA_ALIGN_BOTTOM_
  * TESSERA_UNBOUNDED or >= 0; causal is left = TESSERA_UNBOUNDED, right = 0. align = TESSERA_ALIGN_NONE
  * means no band. The tensor, optional and combined with the band, broadcasts to
  * [batch, heads, queries, keys] as NumPy would: TESSERA_BOOL (true = visible) or floating (added to
- * the scores; -inf hides the key, whatever its score). */
+ * the scores; -inf hides the key, whatever its score). With query_offsets it broadcasts to
+ * [1, heads, rows, keys], its columns being the row's own keys. tensor_align = TESSERA_ALIGN_BOTTOM_RIGHT:
+ * its columns, any number n of them, are the last n keys of the entry, and keys before those stay visible
+ * (draft trees). */
 typedef struct tessera_mask {
   tessera_align align;
-  int32_t reserved;
+  tessera_align tensor_align; /* TESSERA_ALIGN_NONE: column j is key j; or TESSERA_ALIGN_BOTTOM_RIGHT */
   int64_t left;
   int64_t right;
   tessera_tensor tensor;
@@ -99,20 +102,37 @@ typedef struct tessera_mask {
  *   s = softcap * tanh(s / softcap)                  if softcap > 0
  *   s = s - alibi_slopes[h] * |p - j|                if alibi_slopes
  *   s = s + mask.tensor[b,h,i,j]                     if it is floating
- *   s = -inf                                         if the band, key_lengths or mask.tensor (false, -inf)
- * hide j lse[b,h,i]    = log(sum_j exp(s) + exp(sinks[h]))         natural log; the sink only if sinks
+ *   s = -inf                                         if band, key_lengths or mask.tensor (false, -inf) hide j
+ *   lse[b,h,i]      = log(sum_j exp(s) + exp(sinks[h]))            natural log; the sink only if sinks
  *   output[b,h,i,:] = sum_j exp(s - lse) * value[b, kv head, j, :]
  *
  * A key with s = -inf contributes nothing, whatever its value row holds, and a hidden key contributes
  * nothing whatever its key row holds either: rows that were never written may hold NaN. A row that sees
  * no key gives output 0 and lse -inf (lse = the sink where there is one). A visible score that is NaN or
- * +inf makes its row NaN, lse included. */
+ * +inf makes its row NaN, lse included.
+ *
+ * Batches of sequences that differ in length, and caches in pages (docs/serving.md). Entry b of the batch
+ * owns query rows query_offsets[b] ... query_offsets[b+1] - 1 and keys key_offsets[b] ... key_offsets[b+1] -
+ * 1, i and j above being counted from the first of them; in the formulas read [0, h, row, :] for [b, h, i,
+ * :]. Of keys in pages, key j of entry b is row j % page of page page_table[b, j / page]. Bottom-right puts
+ * row i of an entry at its number of keys - its number of rows + i. A row that belongs to no entry gives
+ * output 0 and lse -inf: every element of output and lse is written.
+ *
+ * On a CPU, an offset, length or page number that does not fit is refused by its index and value; entries of
+ * the table that no visible key needs are not looked at and may hold anything. On a GPU what does not fit is
+ * clamped (falling offsets make an empty entry): memory outside the tensors is not touched either way.
+ *
+ * prior_output and prior_lse are results over other keys, of earlier calls: part n is taken in, in order and
+ * before the keys, as if it were one more key with score prior_lse[n,h,row] and value
+ * prior_output[n,h,row,:]. So a part whose lse is -inf adds nothing, whatever its output holds; without keys
+ * this merges the parts, and parts that saw nothing merge to 0 and -inf. Sinks belong into exactly one of the
+ * calls. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      f32, f16 or bf16, last dimension contiguous */
   tessera_tensor key;    /* [batch, kv_heads, keys, dim]      same dtype; heads a multiple of kv_heads */
   tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] */
-  tessera_tensor output; /* [batch, heads, queries, value_dim] must not overlap any input */
+  tessera_tensor output; /* [batch, heads, queries, value_dim] query's dtype or f32; overlaps no input */
   tessera_tensor lse;    /* optional [batch, heads, queries]  f32 */
   float scale;           /* 0 means 1 / sqrt(dim); TESSERA_SCALE_ZERO means 0 */
   float softcap;         /* 0 means none */
@@ -120,6 +140,17 @@ typedef struct tessera_attention {
   tessera_tensor key_lengths;  /* optional [batch]           i32 or i64, each in 0 ... keys */
   tessera_tensor alibi_slopes; /* optional [heads] or [batch, heads]  f32 */
   tessera_tensor sinks;        /* optional [heads]           f32 */
+  /* optional [batch+1], i32 or i64: query, output and lse become [1, heads, rows, ...] */
+  tessera_tensor query_offsets;
+  /* optional [batch+1], i32 or i64: key and value become [1, kv_heads, all keys, ...]; not with key_lengths
+   */
+  tessera_tensor key_offsets;
+  /* optional [batch, n] i32, with key_lengths (0 ... n * page), without key_offsets: key and value become
+   * [pages, kv_heads, page, ...] */
+  tessera_tensor page_table;
+  tessera_tensor
+      prior_output; /* optional [parts, heads, rows, value_dim], with query_offsets: f32 or output's */
+  tessera_tensor prior_lse; /* [parts, heads, rows] f32, with prior_output */
 } tessera_attention;
 
 typedef int32_t tessera_device_kind;
@@ -139,7 +170,8 @@ typedef struct tessera_device {
   void* stream;    /* cudaStream_t of that GPU, NULL is the legacy default stream; NULL on a CPU */
   int32_t threads; /* CPU threads, at most TESSERA_MAX_THREADS; 0 means the environment's TESSERA_NUM_THREADS,
                       else its OMP_NUM_THREADS, else all cores this process may use */
-  int32_t reserved;
+  int32_t invariant;  /* nonzero: a row's bits never depend on the rest of the batch. On a CPU that always
+                         holds,  and on any device for calls with query_offsets, key_offsets or page_table */
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
   /* Called with run_context, at most once a call and from its thread, in place of this library's own threads;
    * NULL on a GPU. There are never more than `threads` tasks. They share the work among them as they come:
@@ -171,9 +203,9 @@ typedef struct tessera_plan_info {
 
 /* Computes one problem. On a CPU it returns when the output is written. On a GPU it puts the work on the
  * stream and returns: no waiting, no allocation but for a workspace that is needed and was not given (once
- * for a stream), and the stream may be captured into a CUDA graph; values in key_lengths cannot be looked at
- * then and are clamped to 0 ... keys. Safe from many threads at once. On any status but TESSERA_OK nothing
- * was written (unless TESSERA_INTERNAL). */
+ * for a stream), and the stream may be captured into a CUDA graph; values in key_lengths, offsets and page
+ * tables cannot be looked at then and are clamped. Safe from many threads at once. On any status but
+ * TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
 /* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */
@@ -213,7 +245,8 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
     sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, \
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                 \
         {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},   \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                         \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,   \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE    \
   }
 
 #define TESSERA_DEVICE_INIT \

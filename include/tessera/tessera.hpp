@@ -113,6 +113,13 @@ struct Mask : tessera_mask {
     m.tensor = mask_tensor;
     return m;
   }
+  // The same band with a tensor over the last keys of each entry alone, as many as it has columns; the keys
+  // before those stay visible. For trees of draft tokens.
+  [[nodiscard]] Mask with_last_keys(const Tensor& mask_tensor) const {
+    Mask m = with(mask_tensor);
+    m.tensor_align = TESSERA_ALIGN_BOTTOM_RIGHT;
+    return m;
+  }
   // The same mask, also limited to `left` keys before the query's position.
   [[nodiscard]] Mask window_left(std::int64_t keys_before) const {
     Mask m = *this;
@@ -153,6 +160,11 @@ struct Attention {
   Tensor key_lengths = TESSERA_TENSOR_NONE;
   Tensor alibi_slopes = TESSERA_TENSOR_NONE;
   Tensor sinks = TESSERA_TENSOR_NONE;
+  Tensor query_offsets = TESSERA_TENSOR_NONE;
+  Tensor key_offsets = TESSERA_TENSOR_NONE;
+  Tensor page_table = TESSERA_TENSOR_NONE;
+  Tensor prior_output = TESSERA_TENSOR_NONE;
+  Tensor prior_lse = TESSERA_TENSOR_NONE;
 
   [[nodiscard]] tessera_attention to_c() const {
     tessera_attention c = TESSERA_ATTENTION_INIT;
@@ -167,6 +179,11 @@ struct Attention {
     c.key_lengths = key_lengths;
     c.alibi_slopes = alibi_slopes;
     c.sinks = sinks;
+    c.query_offsets = query_offsets;
+    c.key_offsets = key_offsets;
+    c.page_table = page_table;
+    c.prior_output = prior_output;
+    c.prior_lse = prior_lse;
     return c;
   }
 };

@@ -10,8 +10,10 @@ namespace tessera::python {
 namespace {
 
 constexpr const char* kNames[Arguments::kCount] = {
-    "q",     "k",     "v",           "mask",       "causal", "window", "scale",    "softcap",
-    "alibi", "sinks", "key_lengths", "return_lse", "out",    "kernel", "workspace"};
+    "q",     "k",          "v",         "mask",          "causal",      "window",
+    "scale", "softcap",    "alibi",     "sinks",         "key_lengths", "return_lse",
+    "out",   "kernel",     "workspace", "query_offsets", "key_offsets", "page_table",
+    "prior", "mask_align", "invariant"};
 
 constexpr int kAlignment = 256;  // of a workspace
 
@@ -187,10 +189,41 @@ bool Call::read_inputs(const Arguments& a, const Family& family) {
       !read_input(a[Arguments::key_lengths], "key_lengths", &key_lengths_, &problem_.key_lengths)) {
     return false;
   }
-  if (a[Arguments::mask] != nullptr && problem_.key.rank == TESSERA_MAX_RANK) {
+  if (!read_sequences(a)) return false;
+  const bool all_keys = problem_.page_table.rank == 0 && problem_.mask.tensor_align == TESSERA_ALIGN_NONE;
+  if (a[Arguments::mask] != nullptr && problem_.key.rank == TESSERA_MAX_RANK && all_keys) {
     mask_.collapse_last(problem_.key.shape[2]);
     problem_.mask.tensor = mask_.tensor();
   }
+  return true;
+}
+
+bool Call::read_sequences(const Arguments& a) {
+  if (!read_input(a[Arguments::query_offsets], "query_offsets", &query_offsets_, &problem_.query_offsets) ||
+      !read_input(a[Arguments::key_offsets], "key_offsets", &key_offsets_, &problem_.key_offsets) ||
+      !read_input(a[Arguments::page_table], "page_table", &page_table_, &problem_.page_table)) {
+    return false;
+  }
+  if (PyObject* prior = a[Arguments::prior]; prior != nullptr) {
+    const Ref pair(PyTuple_Check(prior) != 0 || PyList_Check(prior) != 0 ? PySequence_Tuple(prior) : nullptr);
+    if (!pair || PyTuple_Size(pair.get()) != 2) {
+      PyErr_Clear();
+      PyErr_SetString(PyExc_ValueError,
+                      "prior is no pair; (output, lse) of earlier calls, each with the parts in "
+                      "front, is accepted");
+      return false;
+    }
+    if (!read_input(PyTuple_GetItem(pair.get(), 0), "prior[0]", &prior_output_, &problem_.prior_output) ||
+        !read_input(PyTuple_GetItem(pair.get(), 1), "prior[1]", &prior_lse_, &problem_.prior_lse)) {
+      return false;
+    }
+  }
+  if (PyObject* align = a[Arguments::mask_align]; align != nullptr)
+    if (!read_align(align, "mask_align", &problem_.mask.tensor_align)) return false;
+  PyObject* const invariant = a[Arguments::invariant];
+  const int wanted = invariant != nullptr ? PyObject_IsTrue(invariant) : 0;
+  if (wanted < 0) return false;
+  device_.invariant = wanted;
   return true;
 }
 
@@ -225,7 +258,9 @@ bool Call::read_band(PyObject* causal, PyObject* window) {
     if (mask.align == TESSERA_ALIGN_NONE) {
       // Where queries and keys are equally many, both alignments are the same.
       const bool square = problem_.query.rank == 4 && problem_.key.rank == 4 &&
-                          problem_.query.shape[2] == problem_.key.shape[2] && problem_.key_lengths.rank == 0;
+                          problem_.query.shape[2] == problem_.key.shape[2] &&
+                          problem_.key_lengths.rank == 0 && problem_.query_offsets.rank == 0 &&
+                          problem_.key_offsets.rank == 0;
       if (!square) {
         PyErr_SetString(PyExc_ValueError,
                         "window needs an alignment where queries and keys may differ in number: write "

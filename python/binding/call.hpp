@@ -25,9 +25,15 @@ struct Arguments {
     return_lse,
     out,
     kernel,
-    workspace
+    workspace,
+    query_offsets,
+    key_offsets,
+    page_table,
+    prior,
+    mask_align,
+    invariant
   };
-  static constexpr int kCount = workspace + 1;
+  static constexpr int kCount = invariant + 1;
   PyObject* values[kCount] = {};
 
   [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
@@ -53,6 +59,7 @@ class Call {
   bool read_input(PyObject* object, const char* name, View* view, tessera_tensor* tensor);
   bool read_scalars(const Arguments& arguments);
   bool read_band(PyObject* causal, PyObject* window);
+  bool read_sequences(const Arguments& arguments);
   bool make_results(const Arguments& arguments, const Family& family);
   bool read_workspace(const Arguments& arguments, const Family& family, Purpose purpose);
   bool allocate_workspace(const Family& family, PyObject* q);
@@ -61,6 +68,7 @@ class Call {
   tessera_attention problem_ = TESSERA_ATTENTION_INIT;
   tessera_device device_ = TESSERA_DEVICE_INIT;
   View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_, workspace_;
+  View query_offsets_, key_offsets_, page_table_, prior_output_, prior_lse_;
   Ref output_object_, lse_object_, workspace_object_;
 };
 

@@ -1,6 +1,6 @@
-// attend() as XLA sees it. Operands: q, k, v, then those of mask, alibi, sinks and key_lengths whose names
-// stand in the attribute "operands"; results: output and lse. XLA calls this without Python's lock, from
-// threads of its own.
+// attend() as XLA sees it. Operands: q, k, v, then those of mask, alibi, sinks and so on whose names stand in
+// the attribute "operands"; results: output and lse. XLA calls this without Python's lock, from threads of
+// its own.
 #include "jax_handler.hpp"
 
 #include <tessera/tessera.h>
@@ -108,6 +108,16 @@ bool read_optional(const xla::Operands& arguments, std::string_view names, tesse
       problem->sinks = t;
     else if (name == "key_lengths")
       problem->key_lengths = t;
+    else if (name == "query_offsets")
+      problem->query_offsets = t;
+    else if (name == "key_offsets")
+      problem->key_offsets = t;
+    else if (name == "page_table")
+      problem->page_table = t;
+    else if (name == "prior_output")
+      problem->prior_output = t;
+    else if (name == "prior_lse")
+      problem->prior_lse = t;
     else
       return false;
   }
@@ -159,6 +169,7 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   problem.output = tensor_of(frame.results.values[0]);
   problem.lse = tensor_of(frame.results.values[1]);
   problem.mask.align = static_cast<tessera_align>(attributes.integer("align"));
+  problem.mask.tensor_align = static_cast<tessera_align>(attributes.integer("tensor_align"));
   problem.mask.left = attributes.integer("left");
   problem.mask.right = attributes.integer("right");
   problem.scale = attributes.number("scale");
@@ -167,6 +178,7 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = kind;
   device.threads = kind == TESSERA_CPU ? static_cast<std::int32_t>(attributes.integer("threads")) : 0;
+  device.invariant = static_cast<std::int32_t>(attributes.integer("invariant"));
   if (!kernel.empty()) device.kernel = kernel.c_str();
   if (!attributes.missing().empty())
     return fail(frame, xla::kInvalidArgument, "tessera: attribute " + attributes.missing() + " is missing");

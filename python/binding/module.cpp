@@ -158,7 +158,8 @@ constexpr PyCFunction erased(Function* function) {
 
 #define TESSERA_SIGNATURE                                                                                \
   "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, " \
-  "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None)\n--\n\n"
+  "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None, query_offsets=None, "      \
+  "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False)\n--\n\n"
 
 constexpr const char* kAttendDoc =
     "attend" TESSERA_SIGNATURE
@@ -184,6 +185,17 @@ kernel       force one kernel by name; None lets the plan choose
 workspace    scratch memory for this call: a contiguous uint8 array on q's device, or True for one of q's own
              framework, as large as the plan wants; None means kernels that need none, and on a CPU memory
              that the library keeps
+
+For batches whose entries differ in length, and caches in pages (docs/serving.md):
+
+query_offsets  [batch + 1] int32 or int64: q, the output and lse become [1, heads, rows, ...], and entry b has
+               rows query_offsets[b] ... query_offsets[b + 1] - 1
+key_offsets    the same for keys: k and v become [1, kv_heads, all keys, ...]
+page_table     [batch, n] int32, with key_lengths: k and v become [pages, kv_heads, page, ...], and key j of entry b
+               is row j % page of page page_table[b, j // page]
+prior          (output, lse) over other keys, [parts, heads, rows, ...], taken in first; with query_offsets
+mask_align     "bottom-right": the columns of mask are the last keys of each entry, those before stay visible
+invariant      True: a row's bits never depend on the rest of the batch
 
 Returns an array of the same kind as q, on the same device, its dimensions in the order that q's have in
 memory; with return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.

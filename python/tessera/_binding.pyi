@@ -30,6 +30,12 @@ def attend(
     out: Array | None = None,
     kernel: str | None = None,
     workspace: Any | bool | None = None,
+    query_offsets: Any | None = None,
+    key_offsets: Any | None = None,
+    page_table: Any | None = None,
+    prior: Sequence[Any] | None = None,
+    mask_align: Align | None = None,
+    invariant: bool = False,
 ) -> Array: ...
 @overload
 def attend(
@@ -49,6 +55,12 @@ def attend(
     out: Array | None = None,
     kernel: str | None = None,
     workspace: Any | bool | None = None,
+    query_offsets: Any | None = None,
+    key_offsets: Any | None = None,
+    page_table: Any | None = None,
+    prior: Sequence[Any] | None = None,
+    mask_align: Align | None = None,
+    invariant: bool = False,
 ) -> tuple[Array, Array]: ...
 def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
 def plan(
@@ -68,6 +80,12 @@ def plan(
     out: Any | None = None,
     kernel: str | None = None,
     workspace: Any | bool | None = None,
+    query_offsets: Any | None = None,
+    key_offsets: Any | None = None,
+    page_table: Any | None = None,
+    prior: Sequence[Any] | None = None,
+    mask_align: Align | None = None,
+    invariant: bool = False,
 ) -> dict[str, Any]: ...
 def explain(
     q: Any,
@@ -86,6 +104,12 @@ def explain(
     out: Any | None = None,
     kernel: str | None = None,
     workspace: Any | bool | None = None,
+    query_offsets: Any | None = None,
+    key_offsets: Any | None = None,
+    page_table: Any | None = None,
+    prior: Sequence[Any] | None = None,
+    mask_align: Align | None = None,
+    invariant: bool = False,
 ) -> str: ...
 def set_threads(count: int, /) -> None: ...
 def threads() -> int: ...

@@ -25,7 +25,7 @@ class Options(NamedTuple):
     kernel: str = ""
 
 
-def _align(value: Any, name: str) -> int:
+def align_of(value: Any, name: str) -> int:
     if value not in ALIGN:
         raise ValueError(f"{name} is {value!r}; 'top-left', 'bottom-right' or None is accepted")
     return ALIGN[value]
@@ -70,12 +70,12 @@ def _window(window: Any) -> tuple[int, int, int]:
             "'bottom-right') is accepted"
         )
     left, right = _side(window[0]), _side(window[1])
-    return left, right, _align(window[2], "window[2]") if len(window) == 3 else 0
+    return left, right, align_of(window[2], "window[2]") if len(window) == 3 else 0
 
 
 def parse(causal, window, scale, softcap, kernel, *, queries: int, keys: int, has_lengths: bool) -> Options:
     """Raises ValueError with the same sentences as tessera.attend()."""
-    align = _align(causal, "causal")
+    align = align_of(causal, "causal")
     left = right = UNBOUNDED
     if window is not None:
         left, right, window_align = _window(window)

@@ -16,12 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _binding
-from ._options import ALIGN, UNBOUNDED, Options, parse
+from ._options import ALIGN, UNBOUNDED, Options, align_of, parse
 
 __all__ = ["attend"]
 
 _TARGET = "tessera_attend"
 _OPTIONAL = ("mask", "alibi", "sinks", "key_lengths")
+_SERVING = ("query_offsets", "key_offsets", "page_table", "prior_output", "prior_lse")  # these have no derivative
 
 try:
     _register, _ffi_call = jax.ffi.register_ffi_target, jax.ffi.ffi_call
@@ -33,7 +34,7 @@ for _platform, _capsule in _binding.jax_targets().items():
     _register(_TARGET, _capsule, platform=_platform, api_version=1)
 
 
-def _call(options: Options, names: tuple[str, ...], threads: int, operands):
+def _call(options: Options, names: tuple[str, ...], threads: int, operands, tensor_align: int = 0, invariant: int = 0):
     q, _, v = operands[:3]
     results = (
         jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), q.dtype),
@@ -50,6 +51,8 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands):
         kernel=options.kernel,
         operands=",".join(names),
         threads=np.int64(threads),
+        tensor_align=np.int64(tensor_align),
+        invariant=np.int64(invariant),
     )
     return tuple(output_and_lse)  # a list in JAX 0.5
 
@@ -113,6 +116,7 @@ def _attend_jvp(options, names, threads, primals, tangents):
 
 
 _jitted = jax.jit(_attend, static_argnums=(0, 1, 2))
+_jitted_call = jax.jit(_call, static_argnums=(0, 1, 2, 4, 5))
 
 
 def attend(
@@ -132,14 +136,29 @@ def attend(
     out=None,
     kernel=None,
     workspace=None,
+    query_offsets=None,
+    key_offsets=None,
+    page_table=None,
+    prior=None,
+    mask_align=None,
+    invariant=False,
 ):
-    """tessera.attend() for arrays of JAX, traced or not; see there for the arguments."""
+    """tessera.attend() for arrays of JAX, traced or not; see there for the arguments.
+
+    Batches with offsets, page tables or prior results have no derivatives.
+    """
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
     if workspace is not None and workspace is not False:
         raise ValueError("workspace= is not for arrays of JAX: XLA manages the memory of a call")
     arrays = {"q": q, "k": k, "v": v}
     arrays |= {n: a for n, a in zip(_OPTIONAL, (mask, alibi, sinks, key_lengths)) if a is not None}
+    if prior is not None and (not isinstance(prior, (tuple, list)) or len(prior) != 2):
+        raise ValueError(
+            "prior is no pair; (output, lse) of earlier calls, each with the parts in front, is accepted"
+        )
+    serving = (query_offsets, key_offsets, page_table, *(prior or (None, None)))
+    arrays |= {n: a for n, a in zip(_SERVING, serving) if a is not None}
     for name, array in arrays.items():
         if not isinstance(array, jax.Array):
             arrays[name] = jnp.asarray(array)
@@ -148,8 +167,16 @@ def attend(
         raise _binding.InvalidArgument(f"q, k and v need four dimensions each; their shapes are {shapes}")
     options = parse(
         causal, window, scale, softcap, kernel,
-        queries=shapes["q"][2], keys=shapes["k"][2], has_lengths=key_lengths is not None,
+        queries=shapes["q"][2], keys=shapes["k"][2],
+        has_lengths=any(a is not None for a in (key_lengths, query_offsets, key_offsets)),
     )  # fmt: skip
-    names = tuple(name for name in arrays if name in _OPTIONAL)
-    output, lse = _jitted(options, names, _binding.threads(), tuple(arrays.values()))
+    names = tuple(name for name in arrays if name in _OPTIONAL + _SERVING)
+    tensor_align = align_of(mask_align, "mask_align")
+    call = functools.partial(_jitted, options, names, _binding.threads(), tuple(arrays.values()))
+    if tensor_align or invariant or any(name in _SERVING for name in names):
+        operands = tuple(arrays.values())
+        call = functools.partial(
+            _jitted_call, options, names, _binding.threads(), operands, tensor_align, int(bool(invariant))
+        )
+    output, lse = call()
     return (output, lse) if return_lse else output

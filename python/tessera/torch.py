@@ -58,9 +58,18 @@ def attend(
     out=None,
     kernel=None,
     workspace=None,
+    query_offsets=None,
+    key_offsets=None,
+    page_table=None,
+    prior=None,
+    mask_align=None,
+    invariant=False,
 ):
-    """tessera.attend() with gradients, and as one node of a compiled graph."""
-    tensors = [t for t in (q, k, v, mask, alibi, sinks, out) if t is not None]
+    """tessera.attend() with gradients, and as one node of a compiled graph.
+
+    Batches with offsets, page tables or prior results run at once, without either.
+    """
+    tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ())) if t is not None]
     if has_tangent(tensors):
         raise _binding.Unsupported(
             "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative; reverse mode "
@@ -68,8 +77,18 @@ def attend(
         )
     if workspace is False:
         workspace = None
-    if out is not None or workspace is not None:
-        name = "out=" if out is not None else "workspace="
+    serving = {
+        "query_offsets": query_offsets, "key_offsets": key_offsets, "page_table": page_table, "prior": prior,
+        "mask_align": mask_align,
+    }  # fmt: skip
+    given = [name for name, value in serving.items() if value is not None]
+    if given and (is_traced(q) or q.is_meta):
+        raise ValueError(
+            f"{given[0]}= is for calls that run at once: the operator tessera::attend, which graphs and fake tensors "
+            "see, does not take it"
+        )
+    if out is not None or workspace is not None or given or invariant:
+        name = "out=" if out is not None else "workspace=" if workspace is not None else f"{(given or ['invariant'])[0]}="
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise ValueError(f"{name} has no gradient; leave it off, or call under torch.no_grad()")
         if workspace is not None and (is_traced(q) or q.is_meta):
@@ -80,7 +99,7 @@ def attend(
         return _binding.attend_memory(
             q, k, v, mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, alibi=alibi,
             sinks=sinks, key_lengths=key_lengths, return_lse=return_lse, out=out, kernel=kernel,
-            workspace=workspace,
+            workspace=workspace, **serving, invariant=invariant,
         )  # fmt: skip
     options = parse(
         causal, window, scale, softcap, kernel,

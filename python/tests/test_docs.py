@@ -1,4 +1,4 @@
-"""Every python block of docs/python.md and docs/options.md runs as written."""
+"""Every python block of docs/python.md, docs/options.md and docs/serving.md runs as written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from conftest import need
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-PAGES = [page for name in ("python.md", "options.md") if (page := DOCS / name).exists()]
+PAGES = [page for name in ("python.md", "options.md", "serving.md") if (page := DOCS / name).exists()]
 BLOCKS = [block for page in PAGES for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)]
 
 

@@ -309,7 +309,8 @@ def test_signature_and_help():
 
     names = list(inspect.signature(tessera.attend).parameters)
     assert names == ["q", "k", "v", "mask", "causal", "window", "scale", "softcap", "alibi", "sinks", "key_lengths",
-                     "return_lse", "out", "kernel", "workspace"]  # fmt: skip
+                     "return_lse", "out", "kernel", "workspace", "query_offsets", "key_offsets", "page_table", "prior",
+                     "mask_align", "invariant"]  # fmt: skip
     assert "bottom-right" in tessera.attend.__doc__
 
 

@@ -127,7 +127,7 @@ Status plan_of(const Request& request, RecentCalls::Call** out) {
   if (Status s = tessera::core::plan(problem, request.device, &plan); !s.ok()) return s;
   *out = &recent.keep(key, request.device.kernel, std::move(plan));
   (*out)->span_bytes = problem.span_bytes;
-  (*out)->nothing_to_do = problem.batch == 0 || problem.queries == 0;
+  (*out)->nothing_to_do = problem.all_rows() == 0;
   return {};
 }
 

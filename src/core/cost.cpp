@@ -15,42 +15,62 @@ double clamped_sum(double n, double shift, double limit) {
   return ramp + (n - ramp_end) * limit;
 }
 
+// Of a batch whose entries differ in length memory alone knows the lengths: rows and keys count as if shared
+// out evenly, a page table as full.
+struct AverageEntry {
+  explicit AverageEntry(const Problem& p) {
+    const auto entries = static_cast<double>(std::max<std::int64_t>(p.batch, 1));
+    rows = static_cast<double>(p.queries) / (p.query_offsets ? entries : 1.0);
+    keys = static_cast<double>(p.keys) / (p.kv.offsets ? entries : 1.0);
+    offset = p.visibility.align_bottom_right ? keys - rows : 0;
+  }
+  double rows, keys, offset;
+};
+
+// Elements that a mask tensor has in the dimensions in which it does not broadcast.
+double mask_elements(const Problem& p) {
+  const MaskTensor& mask = p.visibility.mask;
+  if (mask.kind == MaskKind::none) return 0;
+  const std::int64_t full[4] = {p.batch, p.heads, p.queries, mask.columns};
+  double elements = 1;
+  for (std::size_t d = 0; d < 4; ++d) elements *= mask.strides[d] == 0 ? 1.0 : static_cast<double>(full[d]);
+  return elements;
+}
+
 }  // namespace
 
 double visible_pairs(const Problem& p) {
-  const auto queries = static_cast<double>(p.queries);
-  const auto keys = static_cast<double>(p.keys);
-  if (!p.visibility.has_band) return queries * keys;
-  const auto offset = static_cast<double>(p.position_offset(p.keys));
-  return clamped_sum(queries, offset + static_cast<double>(p.visibility.right) + 1, keys) -
-         clamped_sum(queries, offset - static_cast<double>(p.visibility.left), keys);
+  const AverageEntry entry(p);
+  if (!p.visibility.has_band) return entry.rows * entry.keys;
+  return clamped_sum(entry.rows, entry.offset + static_cast<double>(p.visibility.right) + 1, entry.keys) -
+         clamped_sum(entry.rows, entry.offset - static_cast<double>(p.visibility.left), entry.keys);
 }
 
 Cost cost(const Problem& p) {
   const auto size = static_cast<double>(dtype_size(p.dtype));
   const auto batch = static_cast<double>(p.batch);
-  const auto heads = static_cast<double>(p.heads);
-  const auto queries = static_cast<double>(p.queries);
   const auto dims = static_cast<double>(p.dim + p.value_dim);
+  const double rows = static_cast<double>(p.heads) * static_cast<double>(p.all_rows());
 
-  double reachable_keys = static_cast<double>(p.queries == 0 ? 0 : p.keys);
+  const AverageEntry entry(p);
+  double reachable_keys = p.queries == 0 ? 0 : entry.keys;
   if (p.visibility.has_band && p.queries > 0) {
-    const std::int64_t offset = p.position_offset(p.keys);
-    const std::int64_t begin = std::max<std::int64_t>(offset - p.visibility.left, 0);
-    const std::int64_t end = std::min(offset + p.queries + p.visibility.right, p.keys);
-    reachable_keys = static_cast<double>(std::max<std::int64_t>(end - begin, 0));
+    const double begin = std::max(entry.offset - static_cast<double>(p.visibility.left), 0.0);
+    const double end =
+        std::min(entry.offset + entry.rows + static_cast<double>(p.visibility.right), entry.keys);
+    reachable_keys = std::max(end - begin, 0.0);
   }
-  double mask_bytes = 0;
-  if (p.visibility.mask.kind != MaskKind::none) {
-    const std::int64_t full[4] = {p.batch, p.heads, p.queries, p.keys};
-    mask_bytes = static_cast<double>(dtype_size(p.visibility.mask.dtype));
-    for (std::size_t d = 0; d < 4; ++d)
-      mask_bytes *= p.visibility.mask.strides[d] == 0 ? 1.0 : static_cast<double>(full[d]);
-  }
+  const double mask_bytes = mask_elements(p) * static_cast<double>(dtype_size(p.visibility.mask.dtype));
   const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * dims * size;
-  const double row_bytes = batch * heads * queries * dims * size;
-  const double lse_bytes = p.output.lse != nullptr ? batch * heads * queries * 4 : 0;
-  return {2 * batch * heads * visible_pairs(p) * dims, row_bytes + kv_bytes + lse_bytes + mask_bytes};
+  const double table_bytes =
+      p.kv.pages ? batch * reachable_keys / static_cast<double>(p.kv.pages.rows) * 4 : 0;
+  const double query_bytes = rows * static_cast<double>(p.dim) * size;
+  const double output_bytes = rows * static_cast<double>(p.value_dim * dtype_size(p.output.dtype));
+  const double lse_bytes = p.output.lse != nullptr ? rows * 4 : 0;
+  const double prior_bytes = static_cast<double>(p.prior.parts) * rows *
+                             static_cast<double>(p.value_dim * dtype_size(p.prior.dtype) + 4);
+  return {2 * batch * static_cast<double>(p.heads) * visible_pairs(p) * dims,
+          query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes + prior_bytes};
 }
 
 }  // namespace tessera::core

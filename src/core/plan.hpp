@@ -27,10 +27,11 @@ std::string why(const Plan& plan, const Problem& problem, const tessera_device& 
 // Empty if the kernel can run on this device, else why not.
 std::string missing(const Kernel& kernel, const tessera_device& device);
 
-// Reads no tensor memory: key_lengths count as full, a mask tensor as all visible.
+// Reads no tensor memory: key_lengths count as full, a mask tensor as all visible, rows and keys between
+// offsets as shared out evenly.
 Cost cost(const Problem& problem);
 
-// (query, key) pairs that the band leaves visible, for one batch entry and head.
+// (query, key) pairs that the band leaves visible, for one batch entry (of offsets: an average one) and head.
 double visible_pairs(const Problem& problem);
 
 }  // namespace tessera::core

@@ -13,6 +13,8 @@
 
 namespace tessera::core {
 
+// Of a batch whose entries differ in length, `queries` and `keys` are the most that one may have: all rows of
+// the query tensor, all keys, or what the pages of a table hold.
 struct Sizes {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, dim = 0, value_dim = 0;
 
@@ -31,12 +33,42 @@ struct Tensor4 {
   }
 };
 
-// Keys and values: one dense tensor each, of which a batch entry may use a part.
+// Where each entry of the batch begins, and behind the last one where that ends: [batch + 1]. Absent: a dense
+// batch.
+struct Offsets {
+  const void* data = nullptr;
+  tessera_dtype dtype = 0;  // i32 or i64
+  std::int64_t stride = 0;
+
+  explicit operator bool() const { return dtype != 0; }
+  std::int64_t operator[](std::int64_t n) const {
+    return dtype == TESSERA_I32 ? static_cast<const std::int32_t*>(data)[n * stride]
+                                : static_cast<const std::int64_t*>(data)[n * stride];
+  }
+};
+
+// Key j of entry b is row j % rows of page page(b, j / rows). Absent: no pages.
+struct PageTable {
+  const std::int32_t* data = nullptr;
+  std::int64_t batch_stride = 0, stride = 0;
+  std::int64_t rows = 0;       // of a page
+  std::int64_t per_entry = 0;  // pages that the table has room for
+  std::int64_t count = 0;      // pages that there are
+
+  explicit operator bool() const { return rows > 0; }
+  std::int64_t page(std::int64_t b, std::int64_t n) const { return data[b * batch_stride + n * stride]; }
+  bool has(std::int64_t page) const { return page >= 0 && page < count; }
+};
+
+// Keys and values: one dense tensor each, of which a batch entry may use a part; or the keys of all entries
+// one behind the other; or a pool of pages. A batch stride is then 0, or a page's.
 struct KeysValues {
   Tensor4 key, value;
   const void* lengths = nullptr;  // keys of each batch entry that exist; null: all of them
   tessera_dtype lengths_dtype = 0;
   std::int64_t lengths_stride = 0;
+  Offsets offsets;
+  PageTable pages;
 };
 
 enum class MaskKind { none, boolean, additive };
@@ -46,6 +78,13 @@ struct MaskTensor {
   const void* data = nullptr;
   tessera_dtype dtype = 0;                // of an additive mask: f32, f16 or bf16
   std::array<std::int64_t, 4> strides{};  // batch, head, query, key; 0 where it broadcasts
+  // Its columns are the last `columns` keys of an entry, and those before them are visible; else column j is
+  // key j.
+  bool last_keys = false;
+  std::int64_t columns = 0;
+
+  // The key that column 0 stands for, given the entry's key length; below 0 where there are more columns.
+  std::int64_t first_key(std::int64_t key_length) const { return last_keys ? key_length - columns : 0; }
 };
 
 // Which keys a query sees. Band: position p sees keys p - left ... p + right; kUnboundedReach where a side is
@@ -74,30 +113,57 @@ struct Scoring {
 
 struct Output {
   Tensor4 rows;
+  tessera_dtype dtype = 0;                    // the problem's, or f32
   float* lse = nullptr;                       // may be null
   std::array<std::int64_t, 3> lse_strides{};  // batch, head, query
 };
 
+// Results over other keys, taken in before the keys: each part as if it were one more key.
+struct Prior {
+  std::int64_t parts = 0;
+  Tensor4 rows;             // the batch stride is that of a part
+  tessera_dtype dtype = 0;  // f32 or the output's
+  const float* lse = nullptr;
+  std::array<std::int64_t, 3> lse_strides{};  // part, head, query
+};
+
+// Dense: every entry has `queries` rows and `keys` keys. With query_offsets the rows of all entries lie one
+// behind the other, and the batch strides of query, output, lse and the mask are 0.
 struct Problem : Sizes {
-  tessera_dtype dtype = 0;  // of query, key, value and output
+  tessera_dtype dtype = 0;  // of query, key and value
   Tensor4 query;
+  Offsets query_offsets;
   KeysValues kv;
   Visibility visibility;
   Scoring scoring;
+  Prior prior;
   Output output;
   PerTensor<std::uint64_t> span_bytes;  // from a tensor's address to behind its last element; 0 if empty
 
-  // Keys of batch entry b that exist; reads the lengths.
+  // Whether entries may differ in what only memory says: then each is worked out as if it were alone.
+  bool by_entry() const { return query_offsets || kv.offsets || kv.pages; }
+  // Rows of one head, of all entries together.
+  std::int64_t all_rows() const { return query_offsets ? queries : batch * queries; }
+
+  // What follows reads lengths and offsets.
+  std::int64_t rows_of(std::int64_t b) const {
+    return query_offsets ? query_offsets[b + 1] - query_offsets[b] : queries;
+  }
+  // Keys of batch entry b that exist.
   std::int64_t key_length(std::int64_t b) const {
+    if (kv.offsets) return kv.offsets[b + 1] - kv.offsets[b];
     if (kv.lengths == nullptr) return keys;
     const std::int64_t at = b * kv.lengths_stride;
     return kv.lengths_dtype == TESSERA_I32 ? static_cast<const std::int32_t*>(kv.lengths)[at]
                                            : static_cast<const std::int64_t*>(kv.lengths)[at];
   }
-  // Position of query 0 on the key axis, given that batch entry's key length.
-  std::int64_t position_offset(std::int64_t key_length) const {
-    return visibility.align_bottom_right ? key_length - queries : 0;
+  // Position of query 0 on the key axis, given that batch entry's key length and rows.
+  std::int64_t position_offset(std::int64_t key_length, std::int64_t rows) const {
+    return visibility.align_bottom_right ? key_length - rows : 0;
   }
+  std::int64_t position_offset(std::int64_t key_length) const { return position_offset(key_length, queries); }
+  // Batch entry b as a dense problem of its own, but for the pages, of which it keeps its part of the table.
+  Problem entry(std::int64_t b) const;
   // The same problem over memory elsewhere.
   void move_to(const Addresses& at);
 };
@@ -116,8 +182,9 @@ Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses
 Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,
                        const Addresses& at);
 
-// Checks the values inside key_lengths, which must be host memory.
-Status validate_key_lengths(const Problem& problem);
+// Checks the values inside lengths, offsets and the page table, which must be host memory. Entries of the
+// table are looked at only where a key needs them that some row sees.
+Status validate_contents(const Problem& problem);
 
 const char* dtype_name(tessera_dtype dtype);
 std::int64_t dtype_size(tessera_dtype dtype);  // 0 if unknown

@@ -117,6 +117,15 @@ Status check_tensor(std::string_view name, const TensorRule& rule, const tessera
   return {};
 }
 
+Status agree(std::initializer_list<Agreement> all) {
+  for (const Agreement& a : all) {
+    if (a.tensor.shape[a.dimension] == a.want) continue;
+    return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", a.name, a.dimension,
+                               a.tensor.shape[a.dimension], a.meaning, a.want));
+  }
+  return {};
+}
+
 Status check_written_once(std::string_view name, const tessera_tensor& tensor) {
   int order[TESSERA_MAX_RANK] = {};  // dimensions that have more than one index, smallest stride first
   int count = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -28,5 +29,15 @@ Status check_tensor(std::string_view name, const TensorRule& rule, const tessera
 
 // Two different elements of a tensor that is written must not share memory.
 Status check_written_once(std::string_view name, const tessera_tensor& tensor);
+
+// One size that two tensors must agree on.
+struct Agreement {
+  const tessera_tensor& tensor;
+  std::string_view name;
+  int dimension;
+  std::int64_t want;
+  std::string_view meaning;
+};
+Status agree(std::initializer_list<Agreement> all);
 
 }  // namespace tessera::core

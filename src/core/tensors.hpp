@@ -12,7 +12,22 @@
 
 namespace tessera::core {
 
-enum class TensorId { query, key, value, output, lse, mask, key_lengths, alibi_slopes, sinks };
+enum class TensorId {
+  query,
+  key,
+  value,
+  output,
+  lse,
+  mask,
+  key_lengths,
+  alibi_slopes,
+  sinks,
+  query_offsets,
+  key_offsets,
+  page_table,
+  prior_output,
+  prior_lse
+};
 
 struct TensorField {
   TensorId id;
@@ -32,12 +47,17 @@ constexpr void for_each_tensor(Attention& a, F f) {
   f(TensorField{TensorId::key_lengths, "key_lengths", false}, a.key_lengths);
   f(TensorField{TensorId::alibi_slopes, "alibi_slopes", false}, a.alibi_slopes);
   f(TensorField{TensorId::sinks, "sinks", false}, a.sinks);
+  f(TensorField{TensorId::query_offsets, "query_offsets", false}, a.query_offsets);
+  f(TensorField{TensorId::key_offsets, "key_offsets", false}, a.key_offsets);
+  f(TensorField{TensorId::page_table, "page_table", false}, a.page_table);
+  f(TensorField{TensorId::prior_output, "prior_output", false}, a.prior_output);
+  f(TensorField{TensorId::prior_lse, "prior_lse", false}, a.prior_lse);
 }
 
 // Something for every tensor: PerTensor<void*> at; at[TensorId::key].
 template <class T>
 struct PerTensor {
-  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::sinks) + 1;
+  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::prior_lse) + 1;
   std::array<T, kCount> values{};
 
   constexpr T& operator[](TensorId id) { return values[static_cast<std::size_t>(id)]; }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "core/sequences.hpp"
 #include "core/tensor_checks.hpp"
 
 namespace tessera::core {
@@ -30,6 +30,7 @@ constexpr tessera_dtype kFloats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kMasks[] = {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kFloat[] = {TESSERA_F32};
 constexpr tessera_dtype kWhole[] = {TESSERA_I32, TESSERA_I64};
+constexpr tessera_dtype kPages[] = {TESSERA_I32};
 
 const TensorRule& rule_of(TensorId id) {
   static const PerTensor<TensorRule> rules = {{{
@@ -42,6 +43,11 @@ const TensorRule& rule_of(TensorId id) {
       {"[batch]", 1, 1, kWhole, false},
       {"[heads] or [batch, heads]", 1, 2, kFloat, false},
       {"[heads]", 1, 1, kFloat, false},
+      {"[batch + 1]", 1, 1, kWhole, false},
+      {"[batch + 1]", 1, 1, kWhole, false},
+      {"[batch, n]", 2, 2, kPages, false},
+      {"[parts, heads, rows, value_dim]", 4, 4, kFloats},
+      {"[parts, heads, rows]", 3, 3, kFloat, false},
   }}};
   return rules[id];
 }
@@ -58,31 +64,14 @@ Status check_tensors(const tessera_attention& p, Problem* out) {
   if (!status.ok()) return status;
   const auto same_dtype = [&](std::string_view name, const tessera_tensor& t) {
     if (t.dtype == p.query.dtype) return Status{};
-    return invalid(
-        fmt::format("{}.dtype is {}, but query.dtype is {}: query, key, value and output share one dtype",
-                    name, dtype_name(t.dtype), dtype_name(p.query.dtype)));
+    return invalid(fmt::format("{}.dtype is {}, but query.dtype is {}: query, key and value share one dtype",
+                               name, dtype_name(t.dtype), dtype_name(p.query.dtype)));
   };
   if (Status s = same_dtype("key", p.key); !s.ok()) return s;
   if (Status s = same_dtype("value", p.value); !s.ok()) return s;
-  return same_dtype("output", p.output);
-}
-
-// One size that two tensors must agree on.
-struct Agreement {
-  const tessera_tensor& tensor;
-  std::string_view name;
-  int dimension;
-  std::int64_t want;
-  std::string_view meaning;
-};
-
-Status agree(std::initializer_list<Agreement> all) {
-  for (const Agreement& a : all) {
-    if (a.tensor.shape[a.dimension] == a.want) continue;
-    return invalid(fmt::format("{}.shape[{}] is {}, but {} is {}", a.name, a.dimension,
-                               a.tensor.shape[a.dimension], a.meaning, a.want));
-  }
-  return {};
+  if (p.output.dtype == p.query.dtype || p.output.dtype == TESSERA_F32) return {};
+  return invalid(fmt::format("output.dtype is {}, but query.dtype is {}: query's dtype or f32 is accepted",
+                             dtype_name(p.output.dtype), dtype_name(p.query.dtype)));
 }
 
 Status check_head_dim(std::string_view name, std::int64_t dim) {
@@ -104,9 +93,7 @@ Status check_shapes(const tessera_attention& p) {
                     "key/value heads",
                     kv_heads, heads));
   }
-  return agree({{p.key, "key", 0, p.query.shape[0], "query's batch"},
-                {p.key, "key", 3, p.query.shape[3], "query's head dimension"},
-                {p.value, "value", 0, p.query.shape[0], "query's batch"},
+  return agree({{p.key, "key", 3, p.query.shape[3], "query's head dimension"},
                 {p.value, "value", 1, kv_heads, "key's number of heads"},
                 {p.value, "value", 2, p.key.shape[2], "key's number of keys"},
                 {p.output, "output", 0, p.query.shape[0], "query's batch"},
@@ -160,14 +147,31 @@ Status check_band(const tessera_mask& mask, Visibility* out) {
   return {};
 }
 
-Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
+Status check_mask_tensor(const tessera_mask& given, Problem* out) {
+  const tessera_tensor& t = given.tensor;
+  const bool last_keys = given.tensor_align == TESSERA_ALIGN_BOTTOM_RIGHT;
+  if (given.tensor_align != TESSERA_ALIGN_NONE && !last_keys) {
+    return invalid(
+        fmt::format("mask.tensor_align is {}; accepted: 0 (none), 2 (bottom-right)", given.tensor_align));
+  }
+  if (is_absent(t) && last_keys)
+    return invalid("mask.tensor_align is 2 (bottom-right), but there is no mask.tensor");
   if (is_absent(t)) return {};
-  const std::int64_t full[4] = {out->batch, out->heads, out->queries, out->keys};
+  const std::int64_t entries = out->query_offsets ? 1 : out->batch;
+  const std::int64_t full[4] = {entries, out->heads, out->queries, out->keys};
   constexpr std::string_view kNames[4] = {"batch", "heads", "queries", "keys"};
   MaskTensor& mask = out->visibility.mask;
-  mask = {t.dtype == TESSERA_BOOL ? MaskKind::boolean : MaskKind::additive, t.data, t.dtype, {}};
+  mask.kind = t.dtype == TESSERA_BOOL ? MaskKind::boolean : MaskKind::additive;
+  mask.data = t.data;
+  mask.dtype = t.dtype;
+  mask.last_keys = last_keys;
+  mask.columns = last_keys ? t.shape[t.rank - 1] : out->keys;
   for (int d = 0; d < t.rank; ++d) {
     const auto target = static_cast<std::size_t>(4 - t.rank + d);
+    if (target == 3 && last_keys) {
+      mask.strides[target] = t.strides[d];
+      continue;
+    }
     if (t.shape[d] != 1 && t.shape[d] != full[target]) {
       return invalid(fmt::format("mask.tensor.shape[{}] is {}; 1 or {} ({}) is accepted", d, t.shape[d],
                                  full[target], kNames[target]));
@@ -177,21 +181,14 @@ Status check_mask_tensor(const tessera_tensor& t, Problem* out) {
   return {};
 }
 
-Status check_lse(const tessera_tensor& t, Problem* out) {
+Status check_lse(const tessera_attention& p, Problem* out) {
+  const tessera_tensor& t = p.lse;
   if (is_absent(t)) return {};
   out->output.lse = static_cast<float*>(t.data);
-  out->output.lse_strides = {t.strides[0], t.strides[1], t.strides[2]};
-  return agree({{t, "lse", 0, out->batch, "query's batch"},
+  out->output.lse_strides = {out->query_offsets ? 0 : t.strides[0], t.strides[1], t.strides[2]};
+  return agree({{t, "lse", 0, p.query.shape[0], "query's batch"},
                 {t, "lse", 1, out->heads, "query's number of heads"},
                 {t, "lse", 2, out->queries, "query's number of queries"}});
-}
-
-Status check_key_lengths(const tessera_tensor& t, Problem* out) {
-  if (is_absent(t)) return {};
-  out->kv.lengths = t.data;
-  out->kv.lengths_dtype = t.dtype;
-  out->kv.lengths_stride = t.strides[0];
-  return agree({{t, "key_lengths", 0, out->batch, "query's batch"}});
 }
 
 Status check_head_floats(std::string_view name, const tessera_tensor& t, const Sizes& sizes,
@@ -200,14 +197,14 @@ Status check_head_floats(std::string_view name, const tessera_tensor& t, const S
   const int last = t.rank - 1;
   if (Status s = agree({{t, name, last, sizes.heads, "query's number of heads"}}); !s.ok()) return s;
   *out = {static_cast<const float*>(t.data), last == 1 ? t.strides[0] : 0, t.strides[last]};
-  return last == 1 ? agree({{t, name, 0, sizes.batch, "query's batch"}}) : Status{};
+  return last == 1 ? agree({{t, name, 0, sizes.batch, "the batch"}}) : Status{};
 }
 
 Status check_alibi(const tessera_attention& p, Problem* out) {
   if (Status s = check_head_floats("alibi_slopes", p.alibi_slopes, *out, &out->scoring.alibi_slopes); !s.ok())
     return s;
   if (is_absent(p.alibi_slopes) || p.mask.align != TESSERA_ALIGN_NONE) return {};
-  if (out->queries == out->keys && out->kv.lengths == nullptr) return {};
+  if (out->queries == out->keys && out->kv.lengths == nullptr && !out->by_entry()) return {};
   return invalid(
       "alibi_slopes need mask.align (top-left or bottom-right) to place the queries on the key axis, because "
       "queries and keys may differ in number here");
@@ -221,24 +218,24 @@ Status validate(const tessera_attention& p, Problem* problem) {
   if (Status s = check_tensors(p, &out); !s.ok()) return s;
   if (Status s = check_shapes(p); !s.ok()) return s;
 
-  out.batch = p.query.shape[0];
   out.heads = p.query.shape[1];
   out.queries = p.query.shape[2];
   out.dim = p.query.shape[3];
   out.kv_heads = p.key.shape[1];
-  out.keys = p.key.shape[2];
   out.value_dim = p.value.shape[3];
   out.dtype = p.query.dtype;
   out.query = view(p.query);
   out.kv.key = view(p.key);
   out.kv.value = view(p.value);
   out.output.rows = view(p.output);
+  out.output.dtype = p.output.dtype;
 
+  if (Status s = check_sequences(p, &out); !s.ok()) return s;  // the batch and its keys
   if (Status s = check_scalars(p, &out); !s.ok()) return s;
   if (Status s = check_band(p.mask, &out.visibility); !s.ok()) return s;
-  if (Status s = check_mask_tensor(p.mask.tensor, &out); !s.ok()) return s;
-  if (Status s = check_lse(p.lse, &out); !s.ok()) return s;
-  if (Status s = check_key_lengths(p.key_lengths, &out); !s.ok()) return s;
+  if (Status s = check_mask_tensor(p.mask, &out); !s.ok()) return s;
+  if (Status s = check_lse(p, &out); !s.ok()) return s;
+  if (Status s = check_prior(p, &out); !s.ok()) return s;
   if (Status s = check_alibi(p, &out); !s.ok()) return s;
   if (Status s = check_head_floats("sinks", p.sinks, out, &out.scoring.sinks); !s.ok()) return s;
   if (Status s = check_written_once("output", p.output); !s.ok()) return s;
@@ -280,30 +277,6 @@ Status check_workspace(const tessera_device& device, const PerTensor<std::uint64
     const auto tensor = reinterpret_cast<std::uintptr_t>(at[field.id]);
     if (begin < tensor + span_bytes[field.id] && tensor < begin + device.workspace_bytes)
       return invalid(fmt::format("device.workspace overlaps {} in memory", field.name));
-  }
-  return {};
-}
-
-void Problem::move_to(const Addresses& at) {
-  query.data = at[TensorId::query];
-  kv.key.data = at[TensorId::key];
-  kv.value.data = at[TensorId::value];
-  kv.lengths = at[TensorId::key_lengths];
-  visibility.mask.data = at[TensorId::mask];
-  scoring.alibi_slopes.data = static_cast<const float*>(at[TensorId::alibi_slopes]);
-  scoring.sinks.data = static_cast<const float*>(at[TensorId::sinks]);
-  output.rows.data = at[TensorId::output];
-  output.lse = static_cast<float*>(at[TensorId::lse]);
-}
-
-Status validate_key_lengths(const Problem& problem) {
-  if (problem.kv.lengths == nullptr) return {};
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const std::int64_t length = problem.key_length(b);
-    if (length < 0 || length > problem.keys) {
-      return invalid(fmt::format("key_lengths[{}] is {}; 0 to {} (the number of keys) is accepted", b, length,
-                                 problem.keys));
-    }
   }
   return {};
 }

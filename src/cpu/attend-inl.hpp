@@ -15,6 +15,7 @@
 #include "cpu/masks-inl.hpp"
 #include "cpu/one-key-inl.hpp"
 #include "cpu/panels-inl.hpp"
+#include "cpu/rows.hpp"
 #include "cpu/scores-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -101,7 +102,7 @@ HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const 
 template <int R, class T>
 HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTile<T>& tile) {
   const F f32;
-  const std::size_t keys = tile.k.keys * static_cast<std::size_t>(tile.k.count);
+  const std::size_t keys = tile.k.all();
   float* const s = c.work.scores;
   MaskLook look[kStreams];
   bool seen = false;
@@ -150,44 +151,28 @@ HWY_INLINE void step_few_any(const ItemContext& c, const Panel& panel, const Few
   }
 }
 
-// The caller's K or V rows of this item's head.
-template <class T>
-struct Rows {
-  Rows(const core::Tensor4& tensor, const Item& item)
-      : data(static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0)),
-        stride(tensor.row_stride) {}
-  const T* row(std::int64_t j) const { return data + j * stride; }
-  const T* data;
-  std::int64_t stride;
-};
-
 // Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
 template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
-  const Rows<T> k(c.problem.kv.key, item), v(c.problem.kv.value, item);
-  const auto streams = [](const Rows<T>& rows, std::int64_t key0, std::int64_t stretch, std::int64_t count,
-                          int places) HWY_ATTR {
-    Streams<T> made{};
-    for (int g = 0; g < places; ++g) made.base[g] = rows.row(key0 + g * stretch);
-    made.stride = rows.stride;
-    made.keys = static_cast<std::size_t>(count);
-    made.count = places;
-    return made;
+  const core::KeysValues& kv = c.problem.kv;
+  const Rows k(kv, kv.key, item, sizeof(T)), v(kv, kv.value, item, sizeof(T));
+  const T *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys];
+  // `count` keys from each of `places` stretches.
+  const auto step = [&](std::int64_t key0, std::int64_t stretch, std::int64_t count, int places) HWY_ATTR {
+    const std::size_t each = static_cast<std::size_t>(count);
+    FewTile<T> tile{{key_rows, each, places}, {value_rows, each, places}, {}};
+    for (int g = 0; g < places; ++g) {
+      tile.key0[g] = key0 + g * stretch;
+      k.put(tile.key0[g], count, key_rows + g * count);
+      v.put(tile.key0[g], count, value_rows + g * count);
+    }
+    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
   };
   const std::int64_t tiles = (keys.end - keys.begin) / (kStreams * kFewKeys);
   const std::int64_t stretch = tiles * kFewKeys;
-  for (std::int64_t t = 0; t < tiles; ++t) {
-    const std::int64_t key0 = keys.begin + t * kFewKeys;
-    FewTile<T> tile{
-        streams(k, key0, stretch, kFewKeys, kStreams), streams(v, key0, stretch, kFewKeys, kStreams), {}};
-    for (int g = 0; g < kStreams; ++g) tile.key0[g] = key0 + g * stretch;
-    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
-  }
-  for (std::int64_t at = keys.begin + kStreams * stretch; at < keys.end; at += kFewKeys) {
-    const std::int64_t count = std::min(kFewKeys, keys.end - at);
-    const FewTile<T> tile{streams(k, at, 0, count, 1), streams(v, at, 0, count, 1), {at}};
-    for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
-  }
+  for (std::int64_t t = 0; t < tiles; ++t) step(keys.begin + t * kFewKeys, stretch, kFewKeys, kStreams);
+  for (std::int64_t at = keys.begin + kStreams * stretch; at < keys.end; at += kFewKeys)
+    step(at, 0, std::min(kFewKeys, keys.end - at), 1);
 }
 
 // Walks keys begin ... end for the only panel of its item, with keys in lanes. As in walk_tiles, tile borders
@@ -195,7 +180,8 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
 template <class T>
 HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) {
   constexpr std::int64_t kTile = kColumn;
-  const Rows<T> k(c.problem.kv.key, item), v(c.problem.kv.value, item);
+  const core::KeysValues& kv = c.problem.kv;
+  const Rows k(kv, kv.key, item, sizeof(T)), v(kv, kv.value, item, sizeof(T));
   const Panel& panel = c.work.panels[0];
   const std::size_t dim = static_cast<std::size_t>(c.problem.dim);
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
@@ -212,8 +198,8 @@ HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) 
   for (; border < keys.end; border += kTile) {
     const std::int64_t end = std::min(border + kTile, keys.end);
     const std::size_t count = static_cast<std::size_t>(end - border);
-    to_columns(as_floats(k.row(border), k.stride, count, dim, scratch), count, dim, key);
-    to_columns(as_floats(v.row(border), v.stride, count, value_dim, scratch), count, value_dim, value);
+    to_columns(as_floats<T>(k, border, count, dim, scratch), count, dim, key);
+    to_columns(as_floats<T>(v, border, count, value_dim, scratch), count, value_dim, value);
     const bool careful = !finite_columns(value, count, value_dim);
     for (int r = 0; r < panel.rows; ++r) {
       const std::int64_t first = std::max(panel.begin[r], border), last = std::min(panel.end[r], end);
@@ -238,22 +224,19 @@ HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, 
     step_lanes<kNarrow>(c, panel, range, at, feed);
   } else {
     feed.need_all();
-    const auto stream = [&](FloatTile rows) HWY_ATTR {
-      return Streams<float>{.base = {rows.data},
-                            .stride = static_cast<std::int64_t>(rows.stride),
-                            .keys = range.keys,
-                            .count = 1};
-    };
-    step_few_any(c, panel,
-                 FewTile<float>{stream(feed.key().from(at)), stream(feed.value().from(at)), {range.key0}});
+    const float *keys[kMaxKeyTile], *values[kMaxKeyTile];
+    for (std::size_t j = 0; j < range.keys; ++j) {
+      keys[j] = feed.key().from(at + j).data;
+      values[j] = feed.value().from(at + j).data;
+    }
+    step_few_any(c, panel, FewTile<float>{{keys, range.keys, 1}, {values, range.keys, 1}, {range.key0}});
   }
 }
 
 template <class T>
-inline FeedRows feed_rows(const Rows<T>& rows, std::int64_t length, float* to, std::size_t to_stride,
+inline FeedRows feed_rows(const Rows& rows, std::int64_t length, float* to, std::size_t to_stride,
                           RowConverter convert) {
-  return {.from = reinterpret_cast<const char*>(rows.data),
-          .stride = rows.stride * static_cast<std::int64_t>(sizeof(T)),
+  return {.from = rows,
           .bytes = length * static_cast<std::int64_t>(sizeof(T)),
           .length = static_cast<std::size_t>(length),
           .to = to,
@@ -274,14 +257,15 @@ struct FloatTiles {
   // Floats whose rows lie close together can be read where they are. Not V: it is read column by column, and
   // few rows with the caller's stride, often a power of two, fit into a cache that way.
   static FeedRows key_rows(const ItemContext& c, const Item& item) {
-    FeedRows rows = feed_rows(Rows<T>(c.problem.kv.key, item), c.problem.dim, c.work.key, c.work.query_stride,
-                              convert_rows<T>);
-    if (std::is_same_v<T, float> && rows.stride < 2 * rows.bytes) rows.convert = nullptr;
+    const Rows from(c.problem.kv, c.problem.kv.key, item, sizeof(T));
+    FeedRows rows = feed_rows<T>(from, c.problem.dim, c.work.key, c.work.query_stride, convert_rows<T>);
+    const bool close = !from.paged() && from.stride() < 2 * rows.bytes;
+    if (std::is_same_v<T, float> && close) rows.convert = nullptr;
     return rows;
   }
   static FeedRows value_rows(const ItemContext& c, const Item& item) {
-    return feed_rows(Rows<T>(c.problem.kv.value, item), c.problem.value_dim, c.work.value,
-                     c.work.output_stride, convert_rows<T>);
+    return feed_rows<T>(Rows(c.problem.kv, c.problem.kv.value, item, sizeof(T)), c.problem.value_dim,
+                        c.work.value, c.work.output_stride, convert_rows<T>);
   }
 
   const ItemContext& c;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "cpu/rows.hpp"
 #include "cpu/tiles-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,10 +26,8 @@ struct FloatTile {
 
 // All K or all V rows of a head, and the scratch memory for a tile of them.
 struct FeedRows {
-  const char* row(std::int64_t j) const { return from + j * stride; }
-  const char* from;
-  std::int64_t stride;  // in bytes
-  std::int64_t bytes;   // of a row
+  Rows from;
+  std::int64_t bytes;  // of a row
   std::size_t length;
   float* to;
   std::size_t to_stride;
@@ -67,8 +66,8 @@ class Feed {
 
   FloatTile key() const {
     if (key_.convert != nullptr) return {key_.to, key_.to_stride};
-    const char* const row = key_.row(first_);
-    return {reinterpret_cast<const float*>(row), static_cast<std::size_t>(key_.stride) / sizeof(float)};
+    return {reinterpret_cast<const float*>(key_.from.row(first_)),
+            static_cast<std::size_t>(key_.from.stride()) / sizeof(float)};
   }
   FloatTile value() const { return {value_.to, value_.to_stride}; }
   std::int64_t first() const { return first_; }
@@ -81,20 +80,23 @@ class Feed {
  private:
   HWY_INLINE void fetch_row(const FeedRows& rows) const {
     constexpr int kSecondCache = 2;  // the first is full of what is in use
-    const char* const row = rows.row(ahead_);
+    const char* const row = rows.from.row(ahead_);
     for (std::int64_t b = 0; b < rows.bytes; b += kLineBytes) __builtin_prefetch(row + b, 0, kSecondCache);
   }
 
   HWY_NOINLINE void convert_to(std::size_t end) {
     const std::int64_t at = first_ + static_cast<std::int64_t>(done_);
     const std::size_t rows = end - done_;
+    const char* from[kMaxKeyTile];
     if (key_.convert != nullptr) {
-      const unsigned hold = key_.convert(key_.row(at), key_.stride, rows, key_.length,
-                                         key_.to + done_ * key_.to_stride, key_.to_stride);
+      key_.from.put(at, static_cast<std::int64_t>(rows), from);
+      const unsigned hold =
+          key_.convert(from, rows, key_.length, key_.to + done_ * key_.to_stride, key_.to_stride);
       tiny_key_ = tiny_key_ || (hold & kTiny) != 0;
     }
-    const unsigned hold = value_.convert(value_.row(at), value_.stride, rows, value_.length,
-                                         value_.to + done_ * value_.to_stride, value_.to_stride);
+    value_.from.put(at, static_cast<std::int64_t>(rows), from);
+    const unsigned hold =
+        value_.convert(from, rows, value_.length, value_.to + done_ * value_.to_stride, value_.to_stride);
     tiny_value_ = tiny_value_ || (hold & kTiny) != 0;
     careful_ = careful_ || (hold & kNotFinite) != 0;
     done_ = end;

@@ -35,16 +35,15 @@ struct Spans {
 inline constexpr int kStreams = 3;
 inline constexpr std::int64_t kFewKeys = 16;  // per stream and tile: K and V tile stay in the first cache
 
-// Keys of one tile: `keys` rows from each of `count` places. Their scores lie stream after stream.
+// Keys of one tile: `keys` rows from each of `count` places, by their addresses. Their scores lie stream
+// after stream, as the addresses do.
 template <class T>
 struct Streams {
-  const T* row(int stream, std::size_t j) const {
-    return base[stream] + static_cast<std::int64_t>(j) * stride;
-  }
-  const T* base[kStreams];
-  std::int64_t stride;  // in elements
-  std::size_t keys;     // per stream
-  int count;            // kStreams, or 1 where the key range ends
+  const T* row(int stream, std::size_t j) const { return rows[static_cast<std::size_t>(stream) * keys + j]; }
+  std::size_t all() const { return keys * static_cast<std::size_t>(count); }
+  const T* const* rows;
+  std::size_t keys;  // per stream
+  int count;         // kStreams, or 1 where the key range ends
 };
 
 // Vectors in a cache line of T, as far as unrolling over them makes sense.
@@ -217,20 +216,17 @@ HWY_INLINE bool output_spans(const OutputStep<T>& step, std::size_t first) {
     for (int r = 0; r < R; ++r) acc[r][i] = hn::Zero(f32);
   }
   const float* HWY_RESTRICT p = step.p;
-  for (int g = 0; g < step.v.count; ++g) {
-    const T* row = step.v.base[g];
-    for (std::size_t j = 0; j < step.v.keys; ++j) {
-      Vec value[DB];
+  const T* const* const rows = step.v.rows;
+  for (std::size_t j = 0, keys = step.v.all(); j < keys; ++j, p += kFewWidth) {
+    const T* const row = rows[j];
+    Vec value[DB];
+    TESSERA_UNROLL
+    for (int i = 0; i < DB; ++i) value[i] = load(row + offset[i]);
+    TESSERA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Vec weight = hn::Set(f32, p[r]);
       TESSERA_UNROLL
-      for (int i = 0; i < DB; ++i) value[i] = load(row + offset[i]);
-      TESSERA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const Vec weight = hn::Set(f32, p[r]);
-        TESSERA_UNROLL
-        for (int i = 0; i < DB; ++i) acc[r][i] = hn::MulAdd(value[i], weight, acc[r][i]);
-      }
-      row += step.v.stride;
-      p += kFewWidth;
+      for (int i = 0; i < DB; ++i) acc[r][i] = hn::MulAdd(value[i], weight, acc[r][i]);
     }
   }
   float* const o = step.o + first * kLanes;
@@ -292,11 +288,10 @@ HWY_NOINLINE void output_few_careful(int rows, const OutputStep<T>& step, std::s
     for (std::size_t i = first; i < step.dim.vectors; ++i) {
       Vec acc = zero;
       // In the order of output_spans, so that finite results have the same bits.
-      for (std::size_t n = 0; n < step.v.keys * static_cast<std::size_t>(step.v.count); ++n) {
+      for (std::size_t n = 0; n < step.v.all(); ++n) {
         const float weight = step.p[n * kFewWidth + static_cast<std::size_t>(r)];
         if (weight == 0) continue;
-        const T* const row = step.v.row(static_cast<int>(n / step.v.keys), n % step.v.keys);
-        const Vec value = load(row + step.dim.offset(i));
+        const Vec value = load(step.v.rows[n] + step.dim.offset(i));
         const auto finite = hn::Eq(hn::Mul(value, zero), zero);
         const Vec counted = hn::Set(f32, weight > 0 ? weight : 0.0f);
         acc = hn::IfThenElse(finite, hn::MulAdd(value, counted, acc), hn::Add(acc, value));

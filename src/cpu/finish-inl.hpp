@@ -45,13 +45,94 @@ inline Normalisation normalise(const core::Problem& problem, double natural, Row
   return {static_cast<float>(weight / total), static_cast<float>(reference + std::log(total))};
 }
 
+// merged += weight * part n's output for the row.
+template <class T>
+HWY_INLINE void add_part(const core::Problem& problem, std::int64_t at, float weight, float* merged) {
+  const F f32;
+  const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
+  HWY_ALIGN float part[TESSERA_MAX_HEAD_DIM + kLanes];
+  convert_row(static_cast<const T*>(problem.prior.rows.data) + at, dim, part, hn::Zero(f32));
+  std::fill(part + dim, part + dim + kLanes, 0.0f);
+  for (std::size_t d = 0; d < dim; d += kLanes) {
+    const Vec grown = grow_careful(hn::Load(f32, part + d), hn::Set(f32, weight), hn::Load(f32, merged + d));
+    hn::Store(grown, f32, merged + d);
+  }
+}
+
+// Prior parts are terms as keys are: those first, then what the keys came to, then the sink. *merged is their
+// sum, still to be multiplied.
+template <class T>
+HWY_NOINLINE Normalisation take_in_priors(const core::Problem& problem, double natural, RowState row,
+                                          Item::Place place, const float* unnormalised, float* merged) {
+  const F f32;
+  const core::Prior& prior = problem.prior;
+  const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
+  const auto lse_of = [&](std::int64_t n) {
+    return static_cast<double>(prior.lse[n * prior.lse_strides[0] + place.head * prior.lse_strides[1] +
+                                         place.query * prior.lse_strides[2]]);
+  };
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  const bool no_keys = row.max == -kInf && !(row.sum != row.sum);
+  const double keys = no_keys ? kNone : natural * static_cast<double>(row.max);
+  const bool has_sink = problem.scoring.sinks.data != nullptr;
+  const double sink = has_sink ? static_cast<double>(problem.scoring.sinks.of(0, place.head)) : kNone;
+  double reference = sink > keys ? sink : keys;
+  for (std::int64_t n = 0; n < prior.parts; ++n)
+    if (lse_of(n) > reference) reference = lse_of(n);
+
+  std::fill(merged, merged + dim + kLanes, 0.0f);
+  double total = 0;
+  bool seen = false;  // anything but -inf, NaN included
+  for (std::int64_t n = 0; n < prior.parts; ++n) {
+    const double lse = lse_of(n);
+    if (lse == kNone) continue;
+    seen = true;
+    const double weight = std::exp(lse - reference);
+    total += weight;
+    const std::int64_t at = prior.rows.offset(n, place.head, place.query);
+    if (prior.dtype == TESSERA_F32)
+      add_part<float>(problem, at, static_cast<float>(weight), merged);
+    else
+      add_part<T>(problem, at, static_cast<float>(weight), merged);
+  }
+  if (!no_keys) {
+    const double weight = std::exp(keys - reference);
+    total += static_cast<double>(row.sum) * weight;
+    for (std::size_t d = 0; d < dim; ++d) {
+      const Vec own = hn::Set(f32, unnormalised[d]), sum = hn::Set(f32, merged[d]);
+      merged[d] = hn::GetLane(grow_careful(own, hn::Set(f32, static_cast<float>(weight)), sum));
+    }
+  }
+  if (sink != kNone) total += std::exp(sink - reference);
+  if (!seen && no_keys && sink == kNone) return {0.0f, -kInf};
+  return {static_cast<float>(1.0 / total), static_cast<float>(reference + std::log(total))};
+}
+
+// T is the problem's type; the output may be f32 beside it.
+template <class T>
+HWY_INLINE void write_output(const core::Problem& problem, std::int64_t at, const float* row,
+                             float multiplier) {
+  const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
+  if (problem.output.dtype == TESSERA_F32)
+    write_row(row, dim, multiplier, static_cast<float*>(problem.output.rows.data) + at);
+  else
+    write_row(row, dim, multiplier, static_cast<T*>(problem.output.rows.data) + at);
+}
+
 template <class T>
 inline void finish_row(const core::Problem& problem, const Scoring& scoring, const Item& item,
                        std::int64_t row, RowState state, const float* unnormalised) {
   const auto [head, query] = item.place(row);
-  const Normalisation n = normalise(problem, scoring.natural, state, head);
-  write_row(unnormalised, static_cast<std::size_t>(problem.value_dim), n.multiplier,
-            static_cast<T*>(problem.output.rows.data) + problem.output.rows.offset(item.batch, head, query));
+  const std::int64_t at = problem.output.rows.offset(item.batch, head, query);
+  Normalisation n;
+  if (problem.prior.parts == 0) {
+    n = normalise(problem, scoring.natural, state, head);
+    write_output<T>(problem, at, unnormalised, n.multiplier);
+  } else {
+    HWY_ALIGN float merged[TESSERA_MAX_HEAD_DIM + kLanes];
+    n = take_in_priors<T>(problem, scoring.natural, state, {head, query}, unnormalised, merged);
+    write_output<T>(problem, at, merged, n.multiplier);
+  }
   if (problem.output.lse != nullptr) {
     problem.output.lse[item.batch * problem.output.lse_strides[0] + head * problem.output.lse_strides[1] +
                        query * problem.output.lse_strides[2]] = n.lse;

@@ -58,18 +58,28 @@ HWY_INLINE std::uint32_t word_of(const std::uint8_t* bytes) {
 // The lowest `count` bits set; count is 1 ... 32.
 HWY_INLINE std::uint32_t low_bits(std::size_t count) { return ~std::uint32_t{0} >> (kMaskWord - count); }
 
-// Keys key ... key + count of a mask row with `keys` of them. A word that would end behind the row is taken
-// from further left instead, so that nothing outside is read.
-HWY_INLINE std::uint32_t row_word(const std::uint8_t* row, std::int64_t stride, std::int64_t keys,
-                                  std::int64_t key, std::size_t count) {
+// Columns column ... column + count of a mask row with `columns` of them. A word that would end behind the
+// row is taken from further left instead, so that nothing outside is read. What stands before the first
+// column is visible.
+HWY_INLINE std::uint32_t row_word(const std::uint8_t* row, std::int64_t stride, std::int64_t columns,
+                                  std::int64_t column, std::size_t count) {
   constexpr std::int64_t kWord = kMaskWord;
-  if (stride == 1 && keys >= kWord) {
-    const std::int64_t from = std::min(key, keys - kWord);
-    return word_of(row + from) >> (key - from) & low_bits(count);
-  }
   std::uint32_t word = 0;
+  std::size_t before = 0;
+  if (column < 0) {
+    before = static_cast<std::size_t>(std::min(-column, static_cast<std::int64_t>(count)));
+    word = low_bits(before);
+    if (before == count) return word;
+    count -= before;
+    column = 0;
+  }
+  if (stride == 1 && columns >= kWord) {
+    const std::int64_t from = std::min(column, columns - kWord);
+    return word | (word_of(row + from) >> (column - from) & low_bits(count)) << before;
+  }
   for (std::size_t i = 0; i < count; ++i) {
-    word |= static_cast<std::uint32_t>(row[(key + static_cast<std::int64_t>(i)) * stride] != 0) << i;
+    const bool visible = row[(column + static_cast<std::int64_t>(i)) * stride] != 0;
+    word |= static_cast<std::uint32_t>(visible) << (before + i);
   }
   return word;
 }
@@ -78,13 +88,14 @@ template <int NV>
 HWY_NOINLINE MaskLook look_boolean(const core::Problem& problem, const Panel& panel, Range range,
                                    std::uint32_t* bits) {
   constexpr std::size_t kMaxWords = (kMaxKeyTile + kMaskWord - 1) / kMaskWord;
-  const auto* const data = static_cast<const std::uint8_t*>(problem.visibility.mask.data);
+  const core::MaskTensor& mask = problem.visibility.mask;
+  const auto* const data = static_cast<const std::uint8_t*>(mask.data);
   const std::size_t words = (range.keys + kMaskWord - 1) / kMaskWord;
   std::uint32_t all[kMaxWords];
   MaskLook found{range.keys, 0, true, bits, nullptr};
   for (std::size_t w = 0; w < words; ++w) {
     const std::size_t at = w * kMaskWord, count = std::min(kMaskWord, range.keys - at);
-    const std::int64_t key = range.key0 + static_cast<std::int64_t>(at);
+    const std::int64_t column = range.key0 + static_cast<std::int64_t>(at) - panel.mask_key;
     std::uint32_t* const to = bits + w * kWidth<NV>;
     std::uint32_t any = 0;
     all[w] = ~std::uint32_t{0};
@@ -92,8 +103,7 @@ HWY_NOINLINE MaskLook look_boolean(const core::Problem& problem, const Panel& pa
       // Heads of a group and broadcast queries share a mask row.
       const bool same = r > 0 && panel.mask_offset[r] == panel.mask_offset[r - 1];
       to[r] = same ? to[r - 1]
-                   : row_word(data + panel.mask_offset[r], problem.visibility.mask.strides[3], problem.keys,
-                              key, count);
+                   : row_word(data + panel.mask_offset[r], mask.strides[3], mask.columns, column, count);
       any |= to[r];
       all[w] &= to[r];
     }
@@ -199,8 +209,15 @@ template <int NV, class T>
 HWY_NOINLINE MaskLook look_additive(const core::MaskTensor& mask, const Panel& panel, Range range,
                                     float* bias) {
   const std::int64_t stride = mask.strides[3];
-  const T* const data = static_cast<const T*>(mask.data) + range.key0 * stride;
   MaskLook found{range.keys, 0, true, nullptr, bias};
+  // Nothing is added to keys before the first column.
+  const std::size_t all = range.keys;
+  const std::int64_t before = std::max<std::int64_t>(panel.mask_key - range.key0, 0);
+  const std::size_t skipped = std::min(static_cast<std::size_t>(before), all);
+  std::fill(bias, bias + skipped * kWidth<NV>, 0.0f);
+  bias += skipped * kWidth<NV>;
+  range = {range.key0 + static_cast<std::int64_t>(skipped), all - skipped};
+  const T* const data = static_cast<const T*>(mask.data) + (range.key0 - panel.mask_key) * stride;
   const std::int64_t* const offsets = panel.mask_offset;
   if (std::all_of(offsets, offsets + panel.rows, [&](std::int64_t x) { return x == offsets[0]; })) {
     spread_bias<NV>(data + offsets[0], stride, range.keys, bias, &found);
@@ -215,6 +232,11 @@ HWY_NOINLINE MaskLook look_additive(const core::MaskTensor& mask, const Panel& p
 #endif
     gather_bias<NV>(data, stride, panel, j, range.keys, bias, &found);
   }
+  if (found.begin < found.end) {
+    found.begin += skipped;
+    found.end += skipped;
+  }
+  if (skipped > 0) found = {0, std::max(found.end, skipped), true, nullptr, found.bias};
   if (found.begin >= found.end) found.begin = found.end;
   return found;
 }

@@ -12,6 +12,7 @@
 
 #include "cpu/finish-inl.hpp"
 #include "cpu/panels-inl.hpp"
+#include "cpu/rows.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -43,7 +44,7 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
   const std::size_t value_dim = static_cast<std::size_t>(problem.value_dim);
   const std::int64_t keys = problem.key_length(item.batch);
   const auto row_of = [&](const auto& tensor) {
-    return static_cast<const T*>(tensor.data) + tensor.offset(item.batch, item.kv_head, 0);
+    return reinterpret_cast<const T*>(Rows(problem.kv, tensor, item, sizeof(T)).row(0));
   };
   if (keys > 0) {  // what is past the length is not read
     convert_row(row_of(problem.kv.key), dim, work.key, hn::Zero(F()));

@@ -101,12 +101,12 @@ HWY_INLINE hn::Vec<D> load_some(D d, const std::uint16_t* from, std::size_t left
 }
 
 // A RowConverter: K rows made contiguous.
-inline HWY_NOINLINE unsigned copy_pairs(const char* from, std::int64_t from_stride, std::size_t rows,
-                                        std::size_t length, float* to, std::size_t to_stride) {
+inline HWY_NOINLINE unsigned copy_pairs(const char* const* from, std::size_t rows, std::size_t length,
+                                        float* to, std::size_t to_stride) {
   const Halves u16;
   Watch watch;
-  for (std::size_t j = 0; j < rows; ++j, from += from_stride, to += to_stride) {
-    const auto* const row = reinterpret_cast<const std::uint16_t*>(from);
+  for (std::size_t j = 0; j < rows; ++j, to += to_stride) {
+    const auto* const row = reinterpret_cast<const std::uint16_t*>(from[j]);
     for (std::size_t d = 0; d < length; d += 2 * kLanes) {
       const PairVec x = hn::BitCast(Pairs(), load_some(u16, row + d, length - d));
       watch.see(x);
@@ -117,14 +117,13 @@ inline HWY_NOINLINE unsigned copy_pairs(const char* from, std::int64_t from_stri
 }
 
 // A RowConverter: V rows interleaved two by two; to_stride is that of one row, half of what a pair takes.
-inline HWY_NOINLINE unsigned interleave_pairs(const char* from, std::int64_t from_stride, std::size_t rows,
-                                              std::size_t length, float* to, std::size_t to_stride) {
+inline HWY_NOINLINE unsigned interleave_pairs(const char* const* from, std::size_t rows, std::size_t length,
+                                              float* to, std::size_t to_stride) {
   const hn::Rebind<std::uint16_t, F> u16;
   Watch watch;
-  for (std::size_t j = 0; j < rows; j += 2, from += 2 * from_stride, to += 2 * to_stride) {
-    const auto* const even = reinterpret_cast<const std::uint16_t*>(from);
-    const auto* const odd =
-        j + 1 < rows ? reinterpret_cast<const std::uint16_t*>(from + from_stride) : nullptr;
+  for (std::size_t j = 0; j < rows; j += 2, to += 2 * to_stride) {
+    const auto* const even = reinterpret_cast<const std::uint16_t*>(from[j]);
+    const auto* const odd = j + 1 < rows ? reinterpret_cast<const std::uint16_t*>(from[j + 1]) : nullptr;
     for (std::size_t d = 0; d < length; d += kLanes) {
       PairVec x = hn::PromoteTo(Pairs(), load_some(u16, even + d, length - d));
       if (odd != nullptr) {
@@ -322,11 +321,12 @@ struct PairTiles {
 
   PairTiles(const ItemContext& context, const Item& item, int panels)
       : c(context),
-        k(c.problem.kv.key, item),
-        v(c.problem.kv.value, item),
-        feed(feed_rows(k, c.problem.dim, c.work.key,
-                       static_cast<std::size_t>(padded((c.problem.dim + 1) / 2)), copy_pairs),
-             feed_rows(v, c.problem.value_dim, c.work.value, c.work.output_stride / 2, interleave_pairs)) {
+        k(c.problem.kv, c.problem.kv.key, item, sizeof(BF16)),
+        v(c.problem.kv, c.problem.kv.value, item, sizeof(BF16)),
+        feed(feed_rows<BF16>(k, c.problem.dim, c.work.key,
+                             static_cast<std::size_t>(padded((c.problem.dim + 1) / 2)), copy_pairs),
+             feed_rows<BF16>(v, c.problem.value_dim, c.work.value, c.work.output_stride / 2,
+                             interleave_pairs)) {
     for (int i = 0; i < panels; ++i) {
       Panel& panel = c.work.panels[i];
       if (panel.kind == PanelKind::few) continue;
@@ -341,16 +341,15 @@ struct PairTiles {
     } else if (panel.kind == PanelKind::narrow) {
       step_pairs<Terms, kNarrow>(c, panel, range, at, feed);
     } else {
-      step_few_any(c, panel, FewTile<BF16>{stream(k, range), stream(v, range), {range.key0}});
+      const BF16 *keys[kMaxKeyTile], *values[kMaxKeyTile];
+      k.put(range.key0, static_cast<std::int64_t>(range.keys), keys);
+      v.put(range.key0, static_cast<std::int64_t>(range.keys), values);
+      step_few_any(c, panel, FewTile<BF16>{{keys, range.keys, 1}, {values, range.keys, 1}, {range.key0}});
     }
   }
 
-  static Streams<BF16> stream(const Rows<BF16>& rows, Range range) {
-    return {.base = {rows.row(range.key0)}, .stride = rows.stride, .keys = range.keys, .count = 1};
-  }
-
   const ItemContext& c;
-  Rows<BF16> k, v;
+  Rows k, v;
   Feed feed;
 };
 

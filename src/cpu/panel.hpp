@@ -33,6 +33,7 @@ struct Panel {
   std::int64_t end[kMaxPanelRows];
   std::int64_t position[kMaxPanelRows];
   std::int64_t mask_offset[kMaxPanelRows];
+  std::int64_t mask_key = 0;  // the key that the first column of the mask tensor stands for
   float slope[kMaxPanelRows];
 };
 

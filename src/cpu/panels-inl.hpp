@@ -193,6 +193,7 @@ inline int set_up_panels(const core::Problem& problem, const Scoring& scoring, c
     panel.key_begin = panel.key_end = 0;
     panel.full_begin = 0;
     panel.full_end = keys;
+    panel.mask_key = problem.visibility.mask.first_key(keys);
     for (int r = 0; r < panel.rows; ++r) place_row(problem, item, keys, r, &panel);
     load_queries<T>(problem, item, scoring.flip_query, work, panel);
     const std::int64_t output_floats = rows_in_lanes(panel.kind)

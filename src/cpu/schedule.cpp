@@ -21,7 +21,8 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * 
 
 }  // namespace
 
-Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads) {
+Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads,
+                       std::int64_t entries) {
   Schedule s;
   const std::int64_t row_bytes = (problem.dim + problem.value_dim) * 4;
   s.group = problem.group();
@@ -38,7 +39,13 @@ Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, i
   const std::int64_t least = round_up(kMinRowTile, panel);
   s.row_tile = round_up(std::clamp(kRowsBytes / row_bytes, least, kMaxRowTile), panel);
   const std::int64_t pairs = problem.batch * problem.kv_heads * s.splits;
-  while (s.row_tile > least && pairs * ceil_div(s.rows, s.row_tile) < kItemsPerThread * threads) {
+  const double others =
+      static_cast<double>(entries) / static_cast<double>(std::max<std::int64_t>(problem.batch, 1));
+  const auto too_few = [&] {  // items; in floating point, since not every size that is asked about has memory
+    const auto tiles = static_cast<double>(ceil_div(s.rows, s.row_tile));
+    return others * static_cast<double>(pairs) * tiles < static_cast<double>(kItemsPerThread * threads);
+  };
+  while (s.row_tile > least && too_few()) {
     s.row_tile = std::max(least, round_up(s.row_tile / 2, panel));
   }
   // Less than a panel at the end joins the tile before it, rather than convert K and V for so little.
@@ -64,6 +71,30 @@ Item Schedule::item(const core::Problem& problem, std::int64_t index) const {
   it.key_begin = it.split * key_chunk;
   it.key_end = std::min(problem.keys, it.key_begin + key_chunk);
   return it;
+}
+
+SharedNeeds Schedule::needs(const core::Problem& problem) const {
+  if (splits == 1) return {};
+  const std::int64_t rows_in_parts = problem.batch * problem.kv_heads * splits * rows;
+  return {rows_in_parts * partial_floats(problem), items / splits};
+}
+
+SharedNeeds most_needs(const core::Problem& problem) {
+  if (problem.keys <= kMinChunk) return {};
+  const auto number = [](std::int64_t n) { return static_cast<double>(n); };
+  const double group = number(problem.group()), heads = number(problem.kv_heads),
+               batch = number(problem.batch);
+  const double splits = number(std::min(kMaxSplits, ceil_div(problem.keys, kMinChunk)));
+  double rows = splits * std::min(batch * number(kFewRows), group * number(problem.all_rows()));
+  // Keys one behind the other are shared out among the entries.
+  if (problem.kv.offsets) {
+    const double of_entry = std::min(number(kFewRows), group * number(problem.queries));
+    rows = std::min(rows, (number(problem.keys / kMinChunk) + batch) * of_entry);
+  }
+  constexpr double kMost = 0x1p56;  // no machine has so much
+  const auto counted = [&](double n) { return static_cast<std::int64_t>(std::min(n, kMost)); };
+  return {counted(heads * rows * number(Schedule{}.partial_floats(problem))),
+          counted(batch * heads * number(ceil_div(kFewRows, kMinRowTile)))};
 }
 
 }  // namespace tessera::cpu

@@ -7,6 +7,9 @@
 // Everything that changes the order of additions (key tiles, key chunks) follows from the shape alone,
 // never from the batch size or the thread count; row tiles may follow the thread count, because no row's
 // arithmetic depends on the rows beside it. So results are the same bits on any number of threads.
+//
+// A batch whose entries differ in length (offsets, pages) is worked out as if each entry were a problem of
+// its own (batch.hpp): what follows from the shape then follows from the entry's.
 #pragma once
 
 #include <atomic>
@@ -43,6 +46,12 @@ struct Item {
   }
 };
 
+// What the splits of rows leave for each other.
+struct SharedNeeds {
+  std::int64_t partial_floats = 0;
+  std::int64_t counters = 0;
+};
+
 struct Schedule {
   std::int64_t group = 1;
   std::int64_t rows = 0;  // per (batch entry, kv head)
@@ -56,12 +65,15 @@ struct Schedule {
 
   // Partial results of split rows: sum, max, then value_dim unnormalised outputs each.
   std::int64_t partial_floats(const core::Problem& problem) const { return problem.value_dim + 2; }
-  std::int64_t partial_rows(const core::Problem& problem) const {
-    return splits == 1 ? 0 : problem.batch * problem.kv_heads * splits * rows;
-  }
+  SharedNeeds needs(const core::Problem& problem) const;
 };
 
-Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads);
+// `entries` are those of the whole call, of which the problem may be one.
+Schedule make_schedule(const core::Problem& problem, const Blocking& blocking, int threads,
+                       std::int64_t entries);
+
+// What the entries of a batch that is worked out entry by entry need at most, whatever its lengths are.
+SharedNeeds most_needs(const core::Problem& problem);
 
 // One call as the per-target code sees it.
 struct Call {

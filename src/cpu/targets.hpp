@@ -40,10 +40,11 @@ bool has_avx2();
 // Whether bf16 goes through pairs-inl.hpp, which rounds the weights to bf16. What that costs averages out
 // over keys and stays below the rounding of the output, unless the output is a handful of numbers that all
 // happen to be small beside V: so problems with few of them keep the float kernels, which are as fast there.
+// An output in f32 would show it.
 inline bool takes_pairs(const core::Problem& problem) {
   constexpr std::int64_t kFewRows = 16, kFewDims = 16;
-  return problem.dtype == TESSERA_BF16 && problem.group() * problem.queries > kFewRows &&
-         problem.value_dim >= kFewDims;
+  return problem.dtype == TESSERA_BF16 && problem.output.dtype == TESSERA_BF16 &&
+         problem.group() * problem.queries > kFewRows && problem.value_dim >= kFewDims;
 }
 
 std::span<const Target> targets();  // best first

@@ -41,13 +41,13 @@ enum RowsHold : unsigned {
   kTiny = 2,       // numbers that the dot product of pairs flushes to zero: only pairs-inl.hpp asks
 };
 
-// Rows of T to float, strides in bytes and in floats.
+// Rows of T, by their addresses, to float.
 template <class T>
-HWY_NOINLINE unsigned convert_rows(const char* from, std::int64_t from_stride, std::size_t rows,
-                                   std::size_t length, float* to, std::size_t to_stride) {
+HWY_NOINLINE unsigned convert_rows(const char* const* from, std::size_t rows, std::size_t length, float* to,
+                                   std::size_t to_stride) {
   Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
-  for (std::size_t j = 0; j < rows; ++j, from += from_stride) {
-    probe = convert_row(reinterpret_cast<const T*>(from), length, to + j * to_stride, probe);
+  for (std::size_t j = 0; j < rows; ++j) {
+    probe = convert_row(reinterpret_cast<const T*>(from[j]), length, to + j * to_stride, probe);
   }
   return all_finite(probe) ? kNothingSpecial : kNotFinite;
 }

@@ -27,20 +27,23 @@ static_assert(kColumn % kLanes == 0 && kColumnStride % kLanes == 0);
 
 // `keys` rows of `length` elements each as floats: where they are, or in `scratch`.
 template <class T>
-HWY_INLINE FloatTile as_floats(const T* rows, std::int64_t stride, std::size_t keys, std::size_t length,
+HWY_INLINE FloatTile as_floats(const Rows& rows, std::int64_t first, std::size_t keys, std::size_t length,
                                float* scratch) {
   const Vec zero = hn::Zero(F());
-  if constexpr (std::is_same_v<T, float>) {
-    return {rows, static_cast<std::size_t>(stride)};
-  } else if (stride == static_cast<std::int64_t>(length)) {
-    convert_row(rows, keys * length, scratch, zero);
-    return {scratch, length};
-  } else {
-    for (std::size_t j = 0; j < keys; ++j) {
-      convert_row(rows + static_cast<std::int64_t>(j) * stride, length, scratch + j * kTinyDim, zero);
+  if (!rows.paged()) {
+    const T* const from = reinterpret_cast<const T*>(rows.row(first));
+    const std::size_t stride = static_cast<std::size_t>(rows.stride()) / sizeof(T);
+    if constexpr (std::is_same_v<T, float>) {
+      return {from, stride};
+    } else if (stride == length) {
+      convert_row(from, keys * length, scratch, zero);
+      return {scratch, length};
     }
-    return {scratch, kTinyDim};
   }
+  const T* from[kColumn];
+  rows.put(first, static_cast<std::int64_t>(keys), from);
+  for (std::size_t j = 0; j < keys; ++j) convert_row(from[j], length, scratch + j * kTinyDim, zero);
+  return {scratch, kTinyDim};
 }
 
 #if HWY_TARGET != HWY_SCALAR

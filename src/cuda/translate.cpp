@@ -83,6 +83,21 @@ bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64
          aligned(p.batch, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
+// What no CUDA kernel takes yet.
+core::Status dense_batch(const core::Problem& p) {
+  const auto refuse = [](std::string_view field) {
+    return core::unsupported(fmt::format("{} is set; the CUDA kernels do not take it yet", field));
+  };
+  if (p.query_offsets) return refuse("query_offsets");
+  if (p.kv.offsets) return refuse("key_offsets");
+  if (p.kv.pages) return refuse("page_table");
+  if (p.prior.parts > 0) return refuse("prior_output");
+  if (p.visibility.mask.last_keys) return refuse("mask.tensor_align");
+  if (p.output.dtype == p.dtype) return {};
+  return core::unsupported(fmt::format("output.dtype is {}; the CUDA kernels take query's ({}) alone yet",
+                                       core::dtype_name(p.output.dtype), core::dtype_name(p.dtype)));
+}
+
 core::Status dims_within(const core::Problem& p, int most_dim) {
   if (p.dim > most_dim || p.value_dim > most_dim) {
     return core::unsupported(
@@ -95,6 +110,7 @@ core::Status dims_within(const core::Problem& p, int most_dim) {
 
 core::Status within_limits(const core::Problem& p) {
   constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
+  if (core::Status s = dense_batch(p); !s.ok()) return s;
   if (p.queries > kMaxLength || p.keys > kMaxLength || p.queries * p.group() > kMaxLength) {
     return core::unsupported(
         fmt::format("queries is {} (times {} heads that share K and V) and keys is {}; the "

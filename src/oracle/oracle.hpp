@@ -12,7 +12,7 @@
 
 namespace tessera::oracle {
 
-// Contiguous results: output [batch, heads, queries, value_dim], lse [batch, heads, queries].
+// Contiguous results, in the shape of the problem's output and lse.
 struct Result {
   std::vector<double> output;
   std::vector<double> lse;
@@ -30,13 +30,17 @@ Result attend(const tessera_attention& problem);
 Result plain(const tessera_attention& problem);
 
 // The same for chosen rows only: results are [rows, value_dim] and [rows]. Fastest where rows of one
-// batch entry and head stand together.
+// batch entry and head stand together. With query_offsets, `query` counts from the entry's first row; a row
+// of no entry has batch kNoEntry and counts from the tensor's first.
 struct Row {
   std::int64_t batch = 0, head = 0, query = 0;
 };
+inline constexpr std::int64_t kNoEntry = -1;
 Result attend(const tessera_attention& problem, std::span<const Row> rows);
 Result plain(const tessera_attention& problem, std::span<const Row> rows);
-std::vector<Row> every_row(const tessera_attention& problem);
+std::vector<Row> every_row(const tessera_attention& problem);  // in the order of the output's rows
+// Where a row begins in a tensor laid out as the problem's query is, output and lse among them.
+std::int64_t row_offset(const tessera_attention& problem, const tessera_tensor& t, const Row& row);
 
 // One element of a floating tensor as float64; the rounding of a float64 to a dtype and back.
 double load(const void* data, tessera_dtype dtype, std::int64_t index);

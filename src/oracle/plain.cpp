@@ -13,24 +13,27 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-struct Head {
-  std::int64_t batch = -1, kv_head = -1;
-  std::vector<float> key, value;
+// A row's prior parts, then the keys it sees.
+struct Terms {
+  std::vector<float> score;
+  std::vector<const float*> value;
+  std::vector<PriorRow<float>> priors;
 };
 
-std::vector<float> score_row(const tessera_attention& p, const Sizes& n, const Head& head, const Row& row) {
+void add_keys(const tessera_attention& p, const Sizes& n, const Head<float>& head, const Row& row,
+              Terms* out) {
   const float scale = scale_of<float>(p);
   const float slope = alibi_slope(p, row.batch, row.head);
+  const std::int64_t keys = key_length(p, row.batch);
   const std::int64_t position_of_query = position(p, row.batch, row.query);
-  const std::int64_t query_start = row_start(p.query, row.batch, row.head, row.query);
+  const std::int64_t query_start = row_offset(p, p.query, row);
   std::vector<float> query(static_cast<std::size_t>(n.dim));
   for (std::int64_t d = 0; d < n.dim; ++d) {
     query[static_cast<std::size_t>(d)] =
         static_cast<float>(load(p.query.data, p.query.dtype, query_start + d));
   }
 
-  std::vector<float> scores(static_cast<std::size_t>(n.keys), -kInfinity);
-  for (std::int64_t j = 0; j < n.keys; ++j) {
+  for (std::int64_t j = 0; j < keys; ++j) {
     if (!visible(p, row.batch, row.head, row.query, j)) continue;
     const float* key = head.key.data() + j * n.dim;
     float dot = 0;
@@ -38,23 +41,29 @@ std::vector<float> score_row(const tessera_attention& p, const Sizes& n, const H
     float s = scale * dot;
     if (p.softcap > 0) s = p.softcap * std::tanh(s / p.softcap);
     if (p.alibi_slopes.data != nullptr) s -= slope * static_cast<float>(std::llabs(position_of_query - j));
-    if (has_additive_mask(p)) {
-      const tessera_tensor& t = p.mask.tensor;
-      const std::int64_t at = broadcast_index(t, row.batch, row.head, row.query, j);
-      s += static_cast<float>(load(t.data, t.dtype, at));
-    }
-    scores[static_cast<std::size_t>(j)] = s;
+    if (has_additive_mask(p)) s += static_cast<float>(mask_bias(p, row, j));
+    out->score.push_back(s);
+    out->value.push_back(head.value.data() + j * n.value_dim);
   }
-  return scores;
+}
+
+Terms terms_of(const tessera_attention& p, const Sizes& n, const Head<float>& head, const Row& row) {
+  Terms out;
+  for (std::int64_t part = 0; part < n.parts; ++part) out.priors.emplace_back(p, n, part, row);
+  for (const PriorRow<float>& prior : out.priors) {
+    out.score.push_back(prior.lse);
+    out.value.push_back(prior.value.data());
+  }
+  add_keys(p, n, head, row, &out);
+  return out;
 }
 
 // Returns the lse.
-float weigh_row(const Sizes& n, const Head& head, const std::vector<float>& scores, float sink_score,
-                std::vector<float>* output) {
+float weigh_row(const Sizes& n, const Terms& t, float sink_score, std::vector<float>* output) {
   output->assign(static_cast<std::size_t>(n.value_dim), 0.0f);
   bool undefined = std::isnan(sink_score) || sink_score == kInfinity;
   float largest = sink_score;
-  for (float score : scores) {
+  for (float score : t.score) {
     undefined = undefined || std::isnan(score) || score == kInfinity;
     largest = std::max(largest, score);
   }
@@ -65,14 +74,12 @@ float weigh_row(const Sizes& n, const Head& head, const std::vector<float>& scor
   if (largest == -kInfinity) return -kInfinity;
 
   float sum = std::exp(sink_score - largest);
-  for (std::int64_t j = 0; j < n.keys; ++j) {
-    const float score = scores[static_cast<std::size_t>(j)];
-    if (score == -kInfinity) continue;
-    const float weight = std::exp(score - largest);
+  for (std::size_t j = 0; j < t.score.size(); ++j) {
+    if (t.score[j] == -kInfinity) continue;
+    const float weight = std::exp(t.score[j] - largest);
     sum += weight;
-    const float* value = head.value.data() + j * n.value_dim;
     for (std::int64_t d = 0; d < n.value_dim; ++d)
-      (*output)[static_cast<std::size_t>(d)] += weight * value[d];
+      (*output)[static_cast<std::size_t>(d)] += weight * t.value[j][d];
   }
   for (float& o : *output) o /= sum;
   return largest + std::log(sum);
@@ -86,16 +93,16 @@ Result plain(const tessera_attention& problem, std::span<const Row> rows) {
   result.output.reserve(rows.size() * static_cast<std::size_t>(n.value_dim));
   result.lse.reserve(rows.size());
 
-  Head head;
+  Head<float> head;
   std::vector<float> output;
   for (const Row& row : rows) {
-    const std::int64_t kv_head = row.head / (n.heads / n.kv_heads);
-    if (head.batch != row.batch || head.kv_head != kv_head) {
-      head = {row.batch, kv_head, matrix<float>(problem.key, row.batch, kv_head),
-              matrix<float>(problem.value, row.batch, kv_head)};
+    float lse = -kInfinity;
+    if (row.batch == kNoEntry) {
+      output.assign(static_cast<std::size_t>(n.value_dim), 0.0f);
+    } else {
+      head.load_for(problem, n, row);
+      lse = weigh_row(n, terms_of(problem, n, head, row), sink(problem, row.head), &output);
     }
-    const std::vector<float> scores = score_row(problem, n, head, row);
-    const float lse = weigh_row(n, head, scores, sink(problem, row.head), &output);
     result.lse.push_back(static_cast<double>(lse));
     for (float o : output) result.output.push_back(round_to(problem.output.dtype, static_cast<double>(o)));
   }

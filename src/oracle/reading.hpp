@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "oracle/oracle.hpp"
@@ -14,15 +15,34 @@ namespace tessera::oracle {
 
 struct Sizes {
   explicit Sizes(const tessera_attention& p)
-      : batch(p.query.shape[0]),
+      : batch(p.query_offsets.data != nullptr ? p.query_offsets.shape[0] - 1 : p.query.shape[0]),
         heads(p.query.shape[1]),
         kv_heads(p.key.shape[1]),
         queries(p.query.shape[2]),
-        keys(p.key.shape[2]),
         dim(p.query.shape[3]),
-        value_dim(p.value.shape[3]) {}
-  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
+        value_dim(p.value.shape[3]),
+        parts(p.prior_lse.data != nullptr ? p.prior_lse.shape[0] : 0) {}
+  std::int64_t batch, heads, kv_heads;
+  std::int64_t queries;  // of each entry, or, with query_offsets, of all together
+  std::int64_t dim, value_dim;
+  std::int64_t parts;  // of prior results
 };
+
+// Element n of a vector of i32 or i64.
+inline std::int64_t whole(const tessera_tensor& t, std::int64_t n) {
+  const std::int64_t at = n * t.strides[0];
+  if (t.dtype == TESSERA_I32) return static_cast<const std::int32_t*>(t.data)[at];
+  return static_cast<const std::int64_t*>(t.data)[at];
+}
+
+// Rows of entry b, and where the first of them lies in a tensor [1, heads, rows, ...].
+inline std::int64_t rows_of(const tessera_attention& p, std::int64_t b) {
+  if (p.query_offsets.data == nullptr) return p.query.shape[2];
+  return whole(p.query_offsets, b + 1) - whole(p.query_offsets, b);
+}
+inline std::int64_t first_row(const tessera_attention& p, std::int64_t b) {
+  return p.query_offsets.data == nullptr || b == kNoEntry ? 0 : whole(p.query_offsets, b);
+}
 
 // What dot products are multiplied by, in the precision of the caller.
 template <class Number>
@@ -50,21 +70,44 @@ inline std::int64_t broadcast_index(const tessera_tensor& t, std::int64_t b, std
 }
 
 inline std::int64_t key_length(const tessera_attention& p, std::int64_t b) {
-  const tessera_tensor& t = p.key_lengths;
-  if (t.data == nullptr) return p.key.shape[2];
-  const std::int64_t at = b * t.strides[0];
-  if (t.dtype == TESSERA_I32) return static_cast<const std::int32_t*>(t.data)[at];
-  return static_cast<const std::int64_t*>(t.data)[at];
+  if (p.key_offsets.data != nullptr) return whole(p.key_offsets, b + 1) - whole(p.key_offsets, b);
+  if (p.key_lengths.data != nullptr) return whole(p.key_lengths, b);
+  return p.key.shape[2];
+}
+
+// Where key j of entry b begins in key or value; -1 where its page does not exist.
+inline std::int64_t key_start(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,
+                              std::int64_t h, std::int64_t j) {
+  if (p.key_offsets.data != nullptr) return row_start(t, 0, h, whole(p.key_offsets, b) + j);
+  if (p.page_table.rank == 0) return row_start(t, b, h, j);
+  const tessera_tensor& table = p.page_table;
+  const std::int64_t page = t.shape[2];
+  const std::int32_t which =
+      static_cast<const std::int32_t*>(table.data)[b * table.strides[0] + j / page * table.strides[1]];
+  return which < 0 || which >= t.shape[0] ? -1 : row_start(t, which, h, j % page);
 }
 
 // Where query i of batch entry b stands on the key axis.
 inline std::int64_t position(const tessera_attention& p, std::int64_t b, std::int64_t i) {
-  if (p.mask.align == TESSERA_ALIGN_BOTTOM_RIGHT) return i + key_length(p, b) - p.query.shape[2];
+  if (p.mask.align == TESSERA_ALIGN_BOTTOM_RIGHT) return i + key_length(p, b) - rows_of(p, b);
   return i;
 }
 
-// False if the band, the mask tensor (a boolean false, an additive -inf) or key_lengths hide key j from query
-// i.
+// Where the mask tensor's element for key j of a row lies; -1 where the key stands before its columns.
+inline std::int64_t mask_index(const tessera_attention& p, std::int64_t b, std::int64_t h, std::int64_t i,
+                               std::int64_t j) {
+  const tessera_tensor& t = p.mask.tensor;
+  const std::int64_t entry = p.query_offsets.data != nullptr ? 0 : b;
+  if (p.mask.tensor_align != TESSERA_ALIGN_BOTTOM_RIGHT)
+    return broadcast_index(t, entry, h, first_row(p, b) + i, j);
+  const std::int32_t last = t.rank - 1;
+  const std::int64_t column = j - (key_length(p, b) - t.shape[last]);
+  if (column < 0) return -1;
+  return broadcast_index(t, entry, h, first_row(p, b) + i, 0) + column * t.strides[last];
+}
+
+// False if the band, the mask tensor (a boolean false, an additive -inf) or the number of keys hide key j
+// from query i.
 inline bool visible(const tessera_attention& p, std::int64_t b, std::int64_t h, std::int64_t i,
                     std::int64_t j) {
   if (j >= key_length(p, b)) return false;
@@ -75,9 +118,16 @@ inline bool visible(const tessera_attention& p, std::int64_t b, std::int64_t h, 
   }
   const tessera_tensor& t = p.mask.tensor;
   if (t.data == nullptr) return true;
-  const std::int64_t at = broadcast_index(t, b, h, i, j);
+  const std::int64_t at = mask_index(p, b, h, i, j);
+  if (at < 0) return true;
   if (t.dtype == TESSERA_BOOL) return static_cast<const unsigned char*>(t.data)[at] != 0;
   return load(t.data, t.dtype, at) != -INFINITY;
+}
+
+// What a floating mask tensor adds to the score of key j.
+inline double mask_bias(const tessera_attention& p, const Row& row, std::int64_t j) {
+  const std::int64_t at = mask_index(p, row.batch, row.head, row.query, j);
+  return at < 0 ? 0.0 : load(p.mask.tensor.data, p.mask.tensor.dtype, at);
 }
 
 inline bool has_additive_mask(const tessera_attention& p) {
@@ -96,18 +146,55 @@ inline float sink(const tessera_attention& p, std::int64_t h) {
   return static_cast<const float*>(p.sinks.data)[h * p.sinks.strides[0]];
 }
 
-// All rows of one batch entry and head of a tensor, contiguous and in one type.
+// All keys of one batch entry and head of key or value, contiguous and in one type; NaN where there is no
+// page.
 template <class Real>
-std::vector<Real> matrix(const tessera_tensor& t, std::int64_t b, std::int64_t h) {
-  const std::int64_t rows = t.shape[2], columns = t.shape[3];
-  std::vector<Real> out(static_cast<std::size_t>(rows * columns));
+std::vector<Real> matrix(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,
+                         std::int64_t h) {
+  const std::int64_t rows = key_length(p, b), columns = t.shape[3];
+  std::vector<Real> out(static_cast<std::size_t>(rows * columns), std::numeric_limits<Real>::quiet_NaN());
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t start = row_start(t, b, h, r);
+    const std::int64_t start = key_start(p, t, b, h, r);
+    if (start < 0) continue;
     for (std::int64_t c = 0; c < columns; ++c) {
       out[static_cast<std::size_t>(r * columns + c)] = static_cast<Real>(load(t.data, t.dtype, start + c));
     }
   }
   return out;
 }
+
+// Keys and values of one batch entry and key/value head.
+template <class Real>
+struct Head {
+  std::int64_t batch = kNoEntry, kv_head = -1;
+  std::vector<Real> key, value;
+
+  // Makes it that of the row, unless it is already.
+  void load_for(const tessera_attention& p, const Sizes& n, const Row& row) {
+    const std::int64_t wanted = row.head / (n.heads / n.kv_heads);
+    if (batch == row.batch && kv_head == wanted) return;
+    batch = row.batch;
+    kv_head = wanted;
+    key = matrix<Real>(p, p.key, batch, kv_head);
+    value = matrix<Real>(p, p.value, batch, kv_head);
+  }
+};
+
+// The row of prior part n: [value_dim] outputs and its lse.
+template <class Real>
+struct PriorRow {
+  std::vector<Real> value;
+  Real lse;
+
+  PriorRow(const tessera_attention& p, const Sizes& n, std::int64_t part, const Row& row) {
+    const std::int64_t at = first_row(p, row.batch) + row.query;
+    const tessera_tensor& l = p.prior_lse;
+    lse = static_cast<Real>(
+        load(l.data, l.dtype, part * l.strides[0] + row.head * l.strides[1] + at * l.strides[2]));
+    const std::int64_t start = row_start(p.prior_output, part, row.head, at);
+    for (std::int64_t d = 0; d < n.value_dim; ++d)
+      value.push_back(static_cast<Real>(load(p.prior_output.data, p.prior_output.dtype, start + d)));
+  }
+};
 
 }  // namespace tessera::oracle

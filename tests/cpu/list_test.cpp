@@ -36,7 +36,8 @@ TEST_P(Groups, EveryInputEveryKernel) {
   EXPECT_GT(judged, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, Groups, testing::Values("few", "options", "pairs", "masks", "edge"),
+INSTANTIATE_TEST_SUITE_P(Small, Groups,
+                         testing::Values("few", "options", "pairs", "masks", "edge", "serving"),
                          [](const auto& group) { return std::string(group.param); });
 
 // Shapes that have a kernel of their own: one key, and few rows of few dimensions, whose tiles of 256 keys

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cases/masks.hpp"
+#include "cases/sequences.hpp"
 
 namespace tessera::testing_cpu {
 
@@ -58,12 +59,27 @@ void pick_content(Picker& pick, Case* c) {
   c->mask_lowest = c->mask_type == MaskType::additive && pick.one_in(4);
   if (pick.one_in(2)) return;
   const bool* real = mask_dims(c->mask_shape).real;
-  if (real[2] && real[3]) {
+  if (by_entry(*c)) {  // what a mask holds by position is for dense batches
+    if (!real[2] || !real[3]) return;
+    c->mask_content = MaskContent::tiles;
+    c->mask_block = pick.between(1, 130);
+  } else if (real[2] && real[3]) {
     c->mask_content = static_cast<MaskContent>(pick.between(1, 3));
     c->mask_block = pick.between(1, 130);
   } else if (real[3]) {
     c->mask_content = MaskContent::padding;
   }
+}
+
+// A batch of sequences: one case in four.
+void pick_sequences(Picker& pick, Case* c) {
+  if (pick.one_in(12)) c->output_dtype = TESSERA_F32;
+  if (!pick.one_in(4)) return;
+  c->ragged = !pick.one_in(4);
+  const std::int64_t keys = pick.below(4);
+  c->packed = keys == 0;
+  if (keys > 1) c->page = pick.any<8>({1, 2, 3, 16, 16, 48, 64, 784});
+  if (c->ragged && pick.one_in(3)) c->priors = pick.between(1, 3);
 }
 
 void pick_options(Picker& pick, Case* c) {
@@ -76,9 +92,12 @@ void pick_options(Picker& pick, Case* c) {
     c->mask_shape = static_cast<MaskShape>(pick.between(1, 8));
     c->mask_type = pick.one_in(2) ? MaskType::boolean : MaskType::additive;
     pick_content(pick, c);
+    const bool anywhere = c->mask_content == MaskContent::random || c->mask_content == MaskContent::tiles;
+    if (mask_dims(c->mask_shape).real[3] && anywhere && pick.one_in(4)) c->mask_last = pick.between(1, 90);
   }
-  c->key_lengths = pick.one_in(4);
-  c->alibi = pick.one_in(5) && (c->align != TESSERA_ALIGN_NONE || (c->queries == c->keys && !c->key_lengths));
+  c->key_lengths = !c->packed && pick.one_in(by_entry(*c) ? 2 : 4);
+  const bool square = c->queries == c->keys && !c->key_lengths && !by_entry(*c);
+  c->alibi = pick.one_in(5) && (c->align != TESSERA_ALIGN_NONE || square);
   c->sinks = pick.one_in(5);
   if (pick.one_in(5)) c->softcap = static_cast<float>(pick.between(1, 400)) / 8;
   if (pick.one_in(5)) c->scale = static_cast<float>(pick.between(-40, 40)) / 64;
@@ -112,6 +131,7 @@ Case random_case(const Random& random, std::uint64_t number) {
     else
       c.dim = c.value_dim = 16;
   }
+  pick_sequences(pick, &c);
   pick_options(pick, &c);
   return c;
 }
@@ -126,8 +146,14 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.scale = 0; },
       [](Case& x) {
         x.mask_shape = MaskShape::none, x.mask_type = MaskType::boolean, x.mask_content = MaskContent::random;
-        x.mask_block = 0, x.mask_lowest = false;
+        x.mask_block = 0, x.mask_lowest = false, x.mask_last = 0;
       },
+      [](Case& x) { x.mask_last = 0; },
+      [](Case& x) { x.priors = 0; },
+      [](Case& x) { x.page = 0; },
+      [](Case& x) { x.packed = false; },
+      [](Case& x) { x.ragged = false; },
+      [](Case& x) { x.output_dtype = 0; },
       [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },
       [](Case& x) { x.mask_lowest = false; },
       [](Case& x) {

@@ -53,7 +53,8 @@ TEST(SmallestFailing, FindsTheLeastCase) {
 TEST(RandomCases, CoverEveryOption) {
   const Random random(test_seed(), 1);
   int band = 0, window = 0, boolean = 0, additive = 0, lengths = 0, alibi = 0, sinks = 0, softcap = 0,
-      scale = 0, grouped = 0, padded = 0, tall = 0, decode = 0, no_keys = 0;
+      scale = 0, grouped = 0, padded = 0, tall = 0, decode = 0, no_keys = 0, ragged = 0, packed = 0,
+      pages = 0, priors = 0, wide = 0, last = 0;
   for (std::uint64_t n = 0; n < 1000; ++n) {
     const Case c = random_case(random, n);
     std::string error;
@@ -72,11 +73,18 @@ TEST(RandomCases, CoverEveryOption) {
     tall += c.queries > c.keys;
     decode += c.queries == 1;
     no_keys += c.keys == 0;
+    ragged += c.ragged;
+    packed += c.packed;
+    pages += c.page > 0;
+    priors += c.priors > 0;
+    wide += c.output_dtype == TESSERA_F32;
+    last += c.mask_last > 0;
   }
   for (int seen : {band, window, boolean, additive, lengths, alibi, sinks, softcap, scale, grouped, padded,
-                   tall, decode}) {
+                   tall, decode, ragged, pages}) {
     EXPECT_GT(seen, 50);
   }
+  for (int seen : {packed, priors, wide, last}) EXPECT_GT(seen, 20);
   EXPECT_GT(no_keys, 2);
 }
 

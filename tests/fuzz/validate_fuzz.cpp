@@ -88,6 +88,37 @@ tessera_tensor sound_tensor(std::uintptr_t* address, tessera_dtype dtype, std::v
   return t;
 }
 
+// The same problem with rows or keys one behind the other, keys in pages, prior results.
+void make_sequences(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_attention* p) {
+  const std::int64_t batch = p->query.shape[0], heads = p->query.shape[1], kv_heads = p->key.shape[1];
+  const std::int64_t queries = p->query.shape[2], keys = p->key.shape[2];
+  const std::int64_t dim = p->query.shape[3], value_dim = p->value.shape[3];
+  const tessera_dtype dtype = p->query.dtype, whole = fuzz.ConsumeBool() ? TESSERA_I32 : TESSERA_I64;
+  if (fuzz.ConsumeBool()) {
+    p->query = sound_tensor(address, dtype, {1, heads, queries, dim});
+    p->output =
+        sound_tensor(address, fuzz.ConsumeBool() ? dtype : TESSERA_F32, {1, heads, queries, value_dim});
+    if (p->lse.rank != 0) p->lse = sound_tensor(address, TESSERA_F32, {1, heads, queries});
+    p->query_offsets = sound_tensor(address, whole, {batch + 1});
+    p->mask.tensor = TESSERA_TENSOR_NONE;
+    if (fuzz.ConsumeBool()) {
+      const std::int64_t parts = fuzz.ConsumeIntegralInRange<std::int64_t>(0, 3);
+      p->prior_output = sound_tensor(address, TESSERA_F32, {parts, heads, queries, value_dim});
+      p->prior_lse = sound_tensor(address, TESSERA_F32, {parts, heads, queries});
+    }
+  }
+  const bool paged = fuzz.ConsumeBool();
+  if (!paged && fuzz.ConsumeBool()) return;
+  const std::int64_t pieces = paged ? fuzz.ConsumeIntegralInRange<std::int64_t>(1, 4) : 1;
+  p->key = sound_tensor(address, dtype, {pieces, kv_heads, keys, dim});
+  p->value = sound_tensor(address, dtype, {pieces, kv_heads, keys, value_dim});
+  p->mask.tensor = TESSERA_TENSOR_NONE;
+  p->key_lengths = TESSERA_TENSOR_NONE;
+  if (paged) p->key_lengths = sound_tensor(address, whole, {batch});
+  if (paged) p->page_table = sound_tensor(address, TESSERA_I32, {batch, pieces});
+  if (!paged) p->key_offsets = sound_tensor(address, whole, {batch + 1});
+}
+
 tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   const auto size = [&](std::int64_t most) { return fuzz.ConsumeIntegralInRange<std::int64_t>(1, most); };
   const std::int64_t batch = size(3), kv_heads = size(3), heads = kv_heads * size(3);
@@ -108,6 +139,7 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   }
   if (fuzz.ConsumeBool()) p.key_lengths = sound_tensor(&address, TESSERA_I32, {batch});
   if (fuzz.ConsumeBool()) p.sinks = sound_tensor(&address, TESSERA_F32, {heads});
+  if (fuzz.ConsumeBool()) make_sequences(fuzz, &address, &p);
   p.mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(0, 2);
   if (p.mask.align != TESSERA_ALIGN_NONE) p.mask.right = fuzz.ConsumeIntegralInRange<std::int64_t>(-1, 4);
   if (p.mask.align != TESSERA_ALIGN_NONE && fuzz.ConsumeBool()) {
@@ -117,11 +149,13 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
 }
 
 void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
-  tessera_tensor* const tensors[] = {&p->query,       &p->key,         &p->value,        &p->output, &p->lse,
-                                     &p->mask.tensor, &p->key_lengths, &p->alibi_slopes, &p->sinks};
+  tessera_tensor* const tensors[] = {&p->query,        &p->key,           &p->value,       &p->output,
+                                     &p->lse,          &p->mask.tensor,   &p->key_lengths, &p->alibi_slopes,
+                                     &p->sinks,        &p->query_offsets, &p->key_offsets, &p->page_table,
+                                     &p->prior_output, &p->prior_lse};
   tessera_tensor* t = fuzz.PickValueInArray(tensors);
   const auto d = fuzz.ConsumeIntegralInRange<std::size_t>(0, TESSERA_MAX_RANK - 1);
-  switch (fuzz.ConsumeIntegralInRange(0, 12)) {
+  switch (fuzz.ConsumeIntegralInRange(0, 13)) {
     case 0:
       t->data = reinterpret_cast<void*>(fuzz.ConsumeIntegral<std::uintptr_t>());
       break;
@@ -161,6 +195,9 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
       break;
     case 12:
       p->mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(-1, 4);
+      break;
+    case 13:
+      p->mask.tensor_align = fuzz.ConsumeIntegralInRange<tessera_align>(-1, 4);
       break;
     default:
       break;
@@ -214,9 +251,16 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(p.heads % p.kv_heads == 0);
   require(p.dim >= 1 && p.dim <= TESSERA_MAX_HEAD_DIM && p.value_dim >= 1 &&
           p.value_dim <= TESSERA_MAX_HEAD_DIM);
-  require(given.query.shape[0] == p.batch && given.query.shape[2] == p.queries &&
-          given.key.shape[2] == p.keys);
-  require(given.value.shape[2] == p.keys && given.output.shape[3] == p.value_dim);
+  const bool ragged = given.query_offsets.rank != 0, paged = given.page_table.rank != 0;
+  require(given.query.shape[0] == (ragged ? 1 : p.batch) && given.query.shape[2] == p.queries);
+  require(!ragged || given.query_offsets.shape[0] == p.batch + 1);
+  require(given.key.shape[2] == given.value.shape[2] && given.output.shape[3] == p.value_dim);
+  require(!paged || (given.page_table.shape[0] == p.batch && given.key.shape[2] == p.kv.pages.rows));
+  require(!paged || static_cast<Wide>(given.page_table.shape[1]) * p.kv.pages.rows == p.keys);
+  require(paged || given.key.shape[2] == p.keys);
+  require(p.by_entry() == (ragged || paged || given.key_offsets.rank != 0));
+  require(p.output.dtype == p.dtype || p.output.dtype == TESSERA_F32);
+  require(p.prior.parts == 0 || given.prior_lse.shape[0] == p.prior.parts);
   require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_BF16);
   require(std::isfinite(p.scoring.scale) && std::isfinite(p.scoring.softcap) && p.scoring.softcap >= 0);
   const Visibility& v = p.visibility;
@@ -224,8 +268,10 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(v.mask.kind == MaskKind::none || v.mask.data != nullptr);
 
   const Extent output = extent(given.output), lse = extent(given.lse);
-  for (const tessera_tensor* input : {&given.query, &given.key, &given.value, &given.mask.tensor,
-                                      &given.key_lengths, &given.alibi_slopes, &given.sinks}) {
+  for (const tessera_tensor* input :
+       {&given.query, &given.key, &given.value, &given.mask.tensor, &given.key_lengths, &given.alibi_slopes,
+        &given.sinks, &given.query_offsets, &given.key_offsets, &given.page_table, &given.prior_output,
+        &given.prior_lse}) {
     require(!overlap(extent(*input), output) && !overlap(extent(*input), lse));
   }
   require(!overlap(output, lse));

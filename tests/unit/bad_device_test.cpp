@@ -35,7 +35,10 @@ const BadInput kDevices[] = {
      [](Fixture& f) { f.problem.struct_size = 0; },
      kInvalid,
      {"problem.struct_size is 0", "_INIT"}},
-    {"short_struct", [](Fixture& f) { f.problem.struct_size -= 1; }, kInvalid, {"problem.struct_size"}},
+    {"short_struct",
+     [](Fixture& f) { f.problem.struct_size = offsetof(tessera_attention, query_offsets) - 1; },
+     kInvalid,
+     {"problem.struct_size"}},
     {"huge_struct", [](Fixture& f) { f.device.struct_size = SIZE_MAX; }, kInvalid, {"device.struct_size"}},
 };
 

@@ -24,6 +24,9 @@ struct Fixture {
   std::vector<float> mask = std::vector<float>(2 * 4 * 3 * 5, 0.0f);
   std::vector<float> per_head = std::vector<float>(2 * 4, 0.5f);
   std::vector<std::int32_t> lengths = {5, 3};
+  std::vector<std::int32_t> offsets = {0, 2, 3}, key_offsets = {0, 5, 5}, table = {1, 0, -1, 1, -1, -1};
+  std::vector<float> prior = std::vector<float>(2 * 4 * 3 * 8, 1.0f);
+  std::vector<float> prior_lse = std::vector<float>(2 * 4 * 3, 0.5f);
   std::vector<char> room;  // the workspace and some more
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   tessera_device device = TESSERA_DEVICE_INIT;
@@ -44,6 +47,30 @@ struct Fixture {
     room.resize(device.workspace_bytes + 4096 + 256, 1);
     device.workspace = room.data() + (256 - reinterpret_cast<std::uintptr_t>(room.data()) % 256);
     return static_cast<char*>(device.workspace);
+  }
+  // The same memory as two entries of 2 and 1 rows, one behind the other; keys are dense still.
+  void make_ragged() {
+    problem.query = tessera_tensor_4d(q.data(), TESSERA_F32, 1, 4, 3, 8);
+    problem.output = tessera_tensor_4d(o.data(), TESSERA_F32, 1, 4, 3, 8);
+    problem.lse = {lse.data(), TESSERA_F32, 3, {1, 4, 3, 0}, {12, 3, 1, 0}};
+    problem.query_offsets = {offsets.data(), TESSERA_I32, 1, {3, 0, 0, 0}, {1, 0, 0, 0}};
+  }
+  void make_packed() {
+    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, 1, 2, 5, 8);
+    problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 1, 2, 5, 8);
+    problem.key_offsets = {key_offsets.data(), TESSERA_I32, 1, {3, 0, 0, 0}, {1, 0, 0, 0}};
+  }
+  // Two pages of 4 rows, room for 3 of them in each entry.
+  void make_paged() {
+    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, 2, 2, 4, 8);
+    problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 2, 2, 4, 8);
+    problem.page_table = {table.data(), TESSERA_I32, 2, {2, 3, 0, 0}, {3, 1, 0, 0}};
+    add_lengths();
+  }
+  void add_prior() {
+    make_ragged();
+    problem.prior_output = tessera_tensor_4d(prior.data(), TESSERA_F32, 2, 4, 3, 8);
+    problem.prior_lse = {prior_lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
   }
   void add_mask() { problem.mask.tensor = tessera_tensor_4d(mask.data(), TESSERA_F32, 2, 4, 3, 5); }
   void add_lengths() { problem.key_lengths = {lengths.data(), TESSERA_I32, 1, {2, 0, 0, 0}, {1, 0, 0, 0}}; }

@@ -69,7 +69,7 @@ struct Row {
     if (made(Mistake::ignores_key_lengths)) seen.key_lengths.data = nullptr;
     const bool adds = made(Mistake::adds_minus_infinity) && oracle::has_additive_mask(p);
     if (adds || made(Mistake::ignores_mask)) seen.mask.tensor.data = nullptr;
-    if (made(Mistake::dropped_last_key) && j == n.keys - 1) return false;
+    if (made(Mistake::dropped_last_key) && j == p.key.shape[2] - 1) return false;
     return oracle::visible(seen, b, made(Mistake::mask_of_first_head) ? 0 : h, i, j);
   }
 
@@ -102,9 +102,9 @@ struct Row {
     float maximum = sink, sum = sink == -INFINITY ? 0.0f : 1.0f;
     bool undefined = false;
     std::vector<float> out(static_cast<std::size_t>(n.value_dim), 0.0f);
-    for (std::int64_t first = 0; first < n.keys; first += kTile) {
+    for (std::int64_t first = 0; first < p.key.shape[2]; first += kTile) {
       float s[kTile], tile_maximum = maximum;
-      const std::int64_t count = std::min(kTile, n.keys - first);
+      const std::int64_t count = std::min(kTile, p.key.shape[2] - first);
       for (std::int64_t t = 0; t < count; ++t) {
         s[t] = visible(first + t) ? score(first + t) : -INFINITY;
         undefined = undefined || std::isnan(s[t]) || s[t] == INFINITY;
