@@ -171,7 +171,8 @@ typedef struct tessera_device {
   int32_t threads; /* CPU threads, at most TESSERA_MAX_THREADS; 0 means the environment's TESSERA_NUM_THREADS,
                       else its OMP_NUM_THREADS, else all cores this process may use */
   int32_t invariant;  /* nonzero: a row's bits never depend on the rest of the batch. On a CPU that always
-                         holds,  and on any device for calls with query_offsets, key_offsets or page_table */
+                         holds, and on any device for calls with query_offsets, key_offsets or page_table;
+                         else a GPU takes a kernel of which it holds (decode; f32: scalar) */
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
   /* Called with run_context, at most once a call and from its thread, in place of this library's own threads;
    * NULL on a GPU. There are never more than `threads` tasks. They share the work among them as they come:

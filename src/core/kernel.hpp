@@ -73,7 +73,8 @@ struct Kernel {
   std::function<Estimate(const Problem& problem, const Device& device)> estimate;
   std::function<Status(const Problem& problem, const Device& device, std::shared_ptr<const Prepared>* out)>
       prepare;
-  int rung = 0;  // of the ladder in docs/ladder.md; 0 = not one of its kernels
+  bool invariant = false;  // a row's bits never depend on the rest of the batch
+  int rung = 0;            // of the ladder in docs/ladder.md; 0 = not one of its kernels
   // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the
   // bound.
   double tolerance = 0;

@@ -36,6 +36,9 @@ Status usable(const Kernel& kernel, const Problem& problem, const Device& device
   if (std::string missing = kernel.missing(device); !missing.empty()) {
     return {TESSERA_DEVICE_UNAVAILABLE, std::move(missing)};
   }
+  if (device.request.invariant != 0 && !kernel.invariant)
+    return unsupported(
+        "device.invariant is set, and the bits of this kernel may depend on the rest of the batch");
   return kernel.supports(problem);
 }
 

@@ -281,6 +281,7 @@ core::Kernel kernel_of(const Target& target) {
   row.name = target.name;
   row.device = TESSERA_CPU;
   row.summary = target.summary;
+  row.invariant = true;
   row.missing = [&target](const core::Device&) { return target.missing(); };
   row.supports = [](const core::Problem&) { return core::Status{}; };
   row.estimate = [&target](const core::Problem& p, const core::Device&) -> core::Estimate {

@@ -51,6 +51,22 @@ TEST(DecodeChoice, RowsArePackedToTheVariantThatHoldsThem) {
   EXPECT_EQ(choice_for(problem("b1 h2 q1 k100 d100 v36 f16"), 90).dims.dim, 128);
 }
 
+// The other kernels choose a variant by the size of the batch.
+TEST(DecodeChoice, InvariantCallsGetKernelsThatAre) {
+  const testing_cuda::Pretend pretend({testing_cuda::pretended_gpu(90)});
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = TESSERA_CUDA;
+  device.invariant = 1;
+  core::Plan plan;
+  ASSERT_TRUE(core::plan(problem("b2 h8 q512 d64 f16"), device, &plan).ok());
+  EXPECT_EQ(plan.kernel->name, "decode");
+  ASSERT_TRUE(core::plan(problem("b2 h8 q512 d64 f32"), device, &plan).ok());
+  EXPECT_EQ(plan.kernel->name, "scalar");
+  device.kernel = "sm90";
+  const core::Status refused = core::plan(problem("b2 h8 q512 d64 f16"), device, &plan);
+  EXPECT_NE(refused.message.find("device.invariant is set"), std::string::npos) << refused.message;
+}
+
 TEST(DecodeChoice, AWorkspaceOnlyWhereKeysAreCut) {
   const testing_cuda::Pretend pretend({testing_cuda::pretended_gpu(90)});
   const auto bytes = [](const char* words) {

@@ -185,6 +185,7 @@ core::Kernel production_row() {
   core::Kernel row;
   row.name = "decode";
   row.summary = "production: few rows over many keys, cut into pieces; f16 and bf16, head dims to 256";
+  row.invariant = true;
   row.supports = supports;
   row.estimate = estimate;
   row.prepare = prepare;

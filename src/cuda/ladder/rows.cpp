@@ -104,6 +104,7 @@ core::Kernel scalar_row() {
   core::Kernel row =
       row_of({1, "scalar", "ladder::scalar<", "one thread a query row; every option, dtype and head dim"},
              within_limits, scalar_rung);
+  row.invariant = true;
   row.estimate = [](const core::Problem& p, const core::Device& device) -> core::Estimate {
     constexpr double kRate = 0.004;    // of the row time that estimate.hpp counts in
     constexpr double kAlone = 60'000;  // rows in the time of a single one, which one thread takes
