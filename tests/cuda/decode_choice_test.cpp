@@ -19,6 +19,7 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
   for (const Limit& gpu : {Limit{80, 163 * 1024}, {86, 99 * 1024}, {89, 99 * 1024}, {90, 227 * 1024}}) {
     for (const HeadDims& dims : kHeadDims) {
       for (const Variant variant : {Variant::few, Variant::more}) {
+        if (variant == Variant::more && !has_more(dims.dim)) continue;
         const Config c = config_for(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
         EXPECT_LE(c.shared_bytes(), gpu.shared_bytes) << dims.dim << " on sm_" << gpu.arch;
         EXPECT_LE(c.tile.min_blocks * (c.shared_bytes() + 1024), gpu.shared_bytes + 1024)

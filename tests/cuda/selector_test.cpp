@@ -156,8 +156,10 @@ bool holds_every_address(const char* kernel, const tessera_attention& attention,
       if (std::memcmp(step.params.data() + n, &address, sizeof address) == 0) return true;
     return false;
   };
-  for (const core::TensorField& field : core::kTensorFields.values)
+  for (const core::TensorField& field : core::kTensorFields.values) {
+    if (field.id > core::TensorId::sinks) continue;  // of batches that no CUDA kernel takes yet
     EXPECT_TRUE(holds(at[field.id])) << kernel << " " << field.name;
+  }
   return true;
 }
 

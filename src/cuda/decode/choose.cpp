@@ -175,7 +175,7 @@ Choice choice_for(const core::Problem& p, int code_arch) {
   Choice choice{};
   choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
   const Config few = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, Variant::few);
-  choice.variant = packed_rows(p) <= few.rows() ? Variant::few : Variant::more;
+  choice.variant = packed_rows(p) <= few.rows() || !has_more(choice.dims.dim) ? Variant::few : Variant::more;
   choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
   choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
   return choice;

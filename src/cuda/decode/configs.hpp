@@ -16,7 +16,7 @@ namespace tessera::cuda::decode {
 
 enum class Variant {
   few,   // up to 16 packed rows: tokens times the heads that share K and V
-  more,  // up to 64, where registers and shared memory allow it
+  more,  // up to 64
 };
 inline constexpr int kVariants = 2;
 
@@ -43,18 +43,21 @@ struct Config {
   TESSERA_CONSTEXPR int shared_bytes() const { return search_offset() + 64; }
 };
 
+// Past head dim 192 there are registers for 16 rows alone.
+TESSERA_CONSTEXPR bool has_more(int dim) { return dim <= 192; }
+
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
   const bool large = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
-  const bool few = variant == Variant::few, wide = dim > 192;
+  const bool few = variant == Variant::few, wide = !has_more(dim);
   Config c{};
   c.tile = {.dim = dim,
             .value_dim = value_dim,
-            .row_warps = few || wide ? 1 : 4,
-            .row_tiles = !few && wide && large ? 2 : 1,
-            .key_splits = !few && !wide    ? 1
+            .row_warps = few ? 1 : 4,
+            .row_tiles = 1,
+            .key_splits = !few             ? 1
                           : wide && !large ? 2
                                            : 4,
-            .keys = few || wide ? 16 : 32,
+            .keys = few ? 16 : 32,
             .stages = 2,
             .query_in_registers = few && dim <= 128,
             .min_blocks = large && !wide ? 2 : 1};

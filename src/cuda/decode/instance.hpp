@@ -41,7 +41,8 @@ template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   Functions f;
   f.attend[Variant::few] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::few>);
-  f.attend[Variant::more] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::more>);
+  if constexpr (has_more(kDim))
+    f.attend[Variant::more] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::more>);
   // It does not depend on the keys' dim: compiled once.
   if constexpr (kDim == kValueDim) f.merge = reinterpret_cast<const void*>(merge<kElement, kValueDim>);
   return f;

@@ -32,7 +32,7 @@ struct TileLoad {
     const T* from = rows + (first + row()) * stride + chunk() * 8;
     const bool there = chunk() * 8 < dim;
     if (!there) from = rows;
-#pragma unroll
+#pragma unroll(kPasses < 8 ? kPasses : 8)
     for (int i = 0; i < kPasses; ++i) {
       if (copies(i))
         ptx::copy_async_16(to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk()), from, there);
