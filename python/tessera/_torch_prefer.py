@@ -7,7 +7,6 @@ PyTorch unless told prefer="tessera"; attend() does not ask. A row goes when a k
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ import torch
 from ._torch_ops import wants_gradient
 
 CHOICES = ("faster", "tessera")
-_H200_MULTIPROCESSORS = 132
 
 
 class Row(NamedTuple):
@@ -29,15 +27,6 @@ class Row(NamedTuple):
 
 def _has_additive_mask(query, key, value, mask) -> bool:
     return mask is not None and mask.dtype != torch.bool
-
-
-def _is_decode(query, key, value, mask) -> bool:
-    return query.shape[-2] == 1 and key.shape[-2] > 256
-
-
-def _is_few_rows(query, key, value, mask) -> bool:
-    rows, keys = query.shape[-2], key.shape[-2]
-    return rows < 64 and keys > 256 and math.prod(query.shape[:-2]) < _H200_MULTIPROCESSORS
 
 
 ROWS = (
@@ -59,24 +48,6 @@ ROWS = (
         "1 x 32 of 1,024, dim 128, 0.64 to 0.82, 4 x 16 of 1,024 1.01 to 1.05, 1 x 16 of 4,096, dim 128, 0.95 to 1.22, 1 x 8 of 2,048, "
         "dim 256, 1.36 to 1.71; boolean masks of the same sizes 0.98 to 3.44, not sent away",
         {"query": (1, 8, 512, 64), "key": (1, 8, 512, 64), "dtype": "bfloat16", "mask": "additive"},
-    ),
-    Row(
-        "decode on a GPU",
-        ("cuda",),
-        _is_decode,
-        "query has one row on a GPU, where Tessera's kernels do not split the keys yet",
-        "H200, dim 128, cold: 1 x 32/8 heads 0.38 at 1,024 keys, 0.08 at 32,768; 128 x 32/8 heads 0.62 at 2,048",
-        {"query": (1, 32, 1, 128), "key": (1, 8, 8192, 128), "dtype": "bfloat16"},
-    ),
-    Row(
-        "few rows on a GPU",
-        ("cuda",),
-        _is_few_rows,
-        "query has few rows and heads on a GPU, where Tessera's kernels do not split the keys yet",
-        "H200, dim 128, graph replays: 2 to 32 rows of 1 x 32/8 heads 1.0 at 300 keys, 0.86 at 1,024, 0.74 at 32,768; of 8 x 16 heads "
-        "1.0, 0.98 and 0.71 to 0.82; of 8 x 32/8 heads 1.36 to 1.67, not sent away; 64 rows and more 1.0 to 2.2, but 8 x 16 heads "
-        "at 32,768 keys 0.88",
-        {"query": (1, 32, 8, 128), "key": (1, 8, 32768, 128), "dtype": "bfloat16"},
     ),
 )
 # Whether the table has anything to say about a call on a CPU that wants no gradient: asking costs a microsecond.

@@ -13,24 +13,23 @@ inline constexpr int kMergeThreads = kValueDim / 2;
 // What was left of a row, in shared memory: the pieces that the sequence's first block had, merged, then each
 // of the others.
 struct Slots {
-  const float* at[kMostPieces + 1];
+  int at[kMostPieces + 1];        // in the workspace
   float2 state[kMostPieces + 1];  // row max and sum
 };
 
 // The number of slots of the sequence that begins at `start`; 0 where one block had all of it, and ended it.
 template <int kThreads>
 __device__ inline int find_slots(const DecodeParams& d, const Line& line, const Entry& entry, long long start,
-                                 int slot_floats, Slots* slots) {
+                                 Slots* slots) {
   const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
   const int block = line.block_of(start);
   const auto in_first = static_cast<int>(first_from(line.first_of(block + 1), start, cost));
   if (in_first >= pieces) return 0;
-  const auto slot = [&](int n) { return d.partials + static_cast<long long>(n) * slot_floats; };
-  if (threadIdx.x == 0) slots->at[0] = slot(block * d.slots);
+  if (threadIdx.x == 0) slots->at[0] = block * d.slots;
   for (int piece = in_first + static_cast<int>(threadIdx.x); piece < pieces; piece += kThreads) {
     const int owner = line.block_of(start + static_cast<long long>(piece) * cost);
     const auto owners_first = static_cast<int>(first_from(line.first_of(owner), start, cost));
-    slots->at[1 + piece - in_first] = slot(owner * d.slots + 1 + piece - owners_first);
+    slots->at[1 + piece - in_first] = owner * d.slots + 1 + piece - owners_first;
   }
   return 1 + pieces - in_first;
 }
@@ -47,7 +46,7 @@ __device__ inline void merge_row(const DecodeParams& d, Slots* slots, long long*
   const Line line = find_entry<kThreads>(d, batch, search, &start);
   const Entry entry = entry_of(d, batch);
   start += static_cast<long long>(sequence) * entry.cut.pieces * entry.cut.cost();
-  const int count = find_slots<kThreads>(d, line, entry, start, d.slot_rows * (kValueDim + 2), slots);
+  const int count = find_slots<kThreads>(d, line, entry, start, slots);
   if (count == 0) return;
   const tile::BlockView<T> view = tile::block_view<T>(p, batch, sequence / d.row_tiles);
   const int packed_row = sequence % d.row_tiles * d.slot_rows + row;
@@ -56,16 +55,19 @@ __device__ inline void merge_row(const DecodeParams& d, Slots* slots, long long*
   wait_for_kernels_before();
 
   const int thread = static_cast<int>(threadIdx.x), column = 2 * thread;
+  const auto slot = [&](int i) {
+    return d.partials + static_cast<long long>(slots->at[i]) * d.slot_rows * (kValueDim + 2);
+  };
   float2 next[kAhead];
   const auto load = [&](int first) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i)
       if (first + i < count)
-        next[i] = *reinterpret_cast<const float2*>(slots->at[first + i] + row * kValueDim + column);
+        next[i] = *reinterpret_cast<const float2*>(slot(first + i) + row * kValueDim + column);
   };
   load(0);
   for (int i = thread; i < count; i += kThreads)
-    slots->state[i] = *reinterpret_cast<const float2*>(slots->at[i] + d.slot_rows * kValueDim + 2 * row);
+    slots->state[i] = *reinterpret_cast<const float2*>(slot(i) + d.slot_rows * kValueDim + 2 * row);
   __syncthreads();
   tile::SoftmaxState state = tile::empty_softmax();
   float2 o = make_float2(0.0f, 0.0f);
