@@ -51,7 +51,7 @@ core::Status supports(const core::Problem& p) {
 }
 
 // Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there.
-constexpr double kBytesPerUs = 4.2e6 / 132, kFlopsPerUs = 2.5e8 / 132;
+constexpr double kBytesPerUs = 4.2e6 / 132, kFlopsPerUs = 1.8e8 / 132;
 constexpr double kStartUs = 3;
 
 core::Estimate estimate(const core::Problem& p, const core::Device& device) {
