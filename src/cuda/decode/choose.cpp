@@ -162,9 +162,9 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   }
   made->splits = static_cast<std::int32_t>(pieces);
   *out = made;
-  const core::Status status = made->finish(
-      gpu.index, blocks,
-      [sizes = core::Sizes(p), choice, pieces, blocks] { return words(sizes, choice, pieces, blocks); });
+  core::Status status = made->finish(gpu.index, blocks, [sizes = core::Sizes(p), choice, pieces, blocks] {
+    return words(sizes, choice, pieces, blocks);
+  });
   made->threads = c.tile.threads();  // not the second kernel's
   return status;
 }
