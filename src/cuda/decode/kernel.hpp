@@ -33,6 +33,7 @@ template <Config C, class T>
 struct Block {
   using Policy = tile::OptionScores;
   static constexpr int kThreads = C.tile.threads();
+  static_assert(C.tile.row_tiles == 1);
 
   const DecodeParams& d;
   const Params& p;
@@ -61,6 +62,25 @@ struct Block {
         const tile::RowIndex at = view.index(min(first_row + w.row_of(m, r), view.rows - 1));
         tile::change_row(s[m], r, p, Policy(p, view, at), view.band, key);
       }
+    }
+  }
+
+  // S = Q K. Tensor cores cut off what an accumulator cannot hold, always towards zero; with few rows that
+  // would be most of what lse is off by. So sums of two steps each are added by plain additions, where there
+  // are registers for them.
+  __device__ static void multiply_key(sm80::Scores<C.tile>& s, const sm80::Query<C.tile>& q, unsigned query,
+                                      unsigned key) {
+    if constexpr (C.shares_rows()) {
+      tile::clear(s[0]);
+#pragma unroll
+      for (int k = 0; k < C.tile.dim / 16; k += 2) {
+        sm80::Scores<C.tile> part;
+        tile::clear(part[0]);
+        sm80::add_query_key<C.tile, T>(part, q, query, key, k, k + 2);
+        tile::add(s[0], part[0]);
+      }
+    } else {
+      sm80::multiply_query_key<C.tile, T>(s, q, query, key);
     }
   }
 
@@ -101,7 +121,7 @@ struct Block {
                        const sm80::Lanes<C.tile>& lanes, const tile::BlockView<T>& view, int first_row,
                        const tile::KeyRange& seen, int t, int slot) const {
     sm80::Scores<C.tile> s;
-    sm80::multiply_query_key<C.tile, T>(s, q, lanes.query, lanes.key_of(slot));
+    multiply_key(s, q, lanes.query, lanes.key_of(slot));
     // Nothing is to be done where all rows see all keys, if no option changes scores.
     if (d.changes_scores != 0 || t * C.keys() < seen.full_begin || (t + 1) * C.keys() > seen.full_end)
       change(s, view, first_row, t);
