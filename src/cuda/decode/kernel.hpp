@@ -70,7 +70,7 @@ struct Block {
   // are registers for them.
   __device__ static void multiply_key(sm80::Scores<C.tile>& s, const sm80::Query<C.tile>& q, unsigned query,
                                       unsigned key) {
-    if constexpr (C.shares_rows()) {
+    if constexpr (C.tile.query_in_registers) {
       tile::clear(s[0]);
 #pragma unroll
       for (int k = 0; k < C.tile.dim / 16; k += 2) {
