@@ -1,12 +1,8 @@
 // `tessera attend` end to end: files in, the real binary, files out; every option against the oracle, every
 // refusal with its exit code, its sentence and nothing left behind.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +16,7 @@
 #include "cli/files/safetensors.hpp"
 #include "cli/files/tensor.hpp"
 #include "oracle/oracle.hpp"
+#include "tests/cli/attend_fixture.hpp"
 
 namespace tessera {
 namespace {
@@ -27,99 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using files::Element;
 using files::Shape;
-
-struct Ran {
-  int exit_code = -1;
-  std::string text;  // stdout and stderr
-};
-
-// 2 batch entries, 4 heads over 2, 5 queries, 7 keys, dim 3, value_dim 4.
-constexpr std::int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kQueries = 5, kKeys = 7, kDim = 3, kValueDim = 4;
-
-std::vector<float> waves(std::int64_t count, double phase) {
-  std::vector<float> out;
-  for (std::int64_t i = 0; i < count; ++i)
-    out.push_back(static_cast<float>(2 * std::sin(phase + 1.7 * static_cast<double>(i))));
-  return out;
-}
-
-template <class T>
-std::string content(Element element, const Shape& shape, const std::vector<T>& values) {
-  std::string file = files::npy_header(element, shape);
-  return file.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
-
-class Attend : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tessera_attend_" + std::to_string(::getpid()));
-    fs::create_directory(folder_);
-    put("q.npy", content(Element::f32, {kBatch, kHeads, kQueries, kDim}, q_));
-    put("k.npy", content(Element::f32, {kBatch, kKvHeads, kKeys, kDim}, k_));
-    put("v.npy", content(Element::f32, {kBatch, kKvHeads, kKeys, kValueDim}, v_));
-    problem_.query = tessera_tensor_4d(q_.data(), TESSERA_F32, kBatch, kHeads, kQueries, kDim);
-    problem_.key = tessera_tensor_4d(k_.data(), TESSERA_F32, kBatch, kKvHeads, kKeys, kDim);
-    problem_.value = tessera_tensor_4d(v_.data(), TESSERA_F32, kBatch, kKvHeads, kKeys, kValueDim);
-    problem_.output = tessera_tensor_4d(nullptr, TESSERA_F32, kBatch, kHeads, kQueries, kValueDim);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  void put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-  }
-
-  // Runs the binary inside the folder.
-  Ran run(const std::string& arguments, const std::string& binary = TESSERA_BINARY) const {
-    const std::string command =
-        "cd '" + folder_.string() + "' && '" + binary + "' attend " + arguments + " 2>&1";
-    FILE* pipe = ::popen(command.c_str(), "r");
-    Ran ran;
-    std::array<char, 4096> buffer;
-    for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      ran.text.append(buffer.data(), n);
-    const int status = ::pclose(pipe);
-    ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return ran;
-  }
-  Ran run_qkv(const std::string& arguments) const {
-    return run("--query q.npy --key k.npy --value v.npy --output o.npy " + arguments);
-  }
-
-  files::Tensor load(const std::string& name) const {
-    std::string error;
-    const auto tensor = files::load_tensor((folder_ / name).string(), {}, &error);
-    EXPECT_TRUE(tensor) << error;
-    return tensor ? *tensor : files::Tensor{};
-  }
-
-  std::size_t file_count() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
-  }
-
-  // Every element near the oracle's. What "near" must mean is the gates' business, and --check asks them;
-  // here a wrong flag is to be found, and that is never a matter of 1e-4.
-  void expect_near(const files::Tensor& got, const std::vector<double>& want, double tolerance = 1e-4) const {
-    ASSERT_EQ(got.count(), static_cast<std::int64_t>(want.size()));
-    const tessera_dtype dtype = got.element == Element::f32   ? TESSERA_F32
-                                : got.element == Element::f16 ? TESSERA_F16
-                                                              : TESSERA_BF16;
-    for (std::int64_t i = 0; i < got.count(); ++i) {
-      const double value = oracle::load(got.bytes.data(), dtype, i),
-                   expected = want[static_cast<std::size_t>(i)];
-      if (std::isfinite(expected)) {
-        ASSERT_NEAR(value, expected, tolerance) << "element " << i;
-      } else {
-        ASSERT_EQ(value, expected) << "element " << i;
-      }
-    }
-  }
-
-  std::vector<float> q_ = waves(kBatch * kHeads * kQueries * kDim, 0.1);
-  std::vector<float> k_ = waves(kBatch * kKvHeads * kKeys * kDim, 0.5);
-  std::vector<float> v_ = waves(kBatch * kKvHeads * kKeys * kValueDim, 0.9);
-  tessera_attention problem_ = TESSERA_ATTENTION_INIT;
-  fs::path folder_;
-};
+using namespace testing_attend;
 
 TEST_F(Attend, AProblemWorkedOutByHand) {
   // Scores of row 0: 1 and 0; of row 1: 2 and 0. Values 10 and 20.
@@ -193,52 +98,6 @@ TEST_F(Attend, EveryOptionReachesTheKernel) {
     expect_near(load("o.npy"), want.output);
     expect_near(load("lse.npy"), want.lse);
   }
-}
-
-// The same keys one behind the other and in pages; rows 1 and 2 belong to entry 0 (weights 1 : 3 of 4 and 8),
-// row 3 to entry 1 (1 : 2 of 3 and 6), row 0 to none. Then prior results that weigh as much as the keys.
-TEST_F(Attend, ABatchOfSequences) {
-  const float ln2 = std::log(2.0f), ln3 = std::log(3.0f), ln4 = std::log(4.0f);
-  put("q.npy", content(Element::f32, {1, 1, 4, 1}, std::vector<float>{9, 1, 1, 1}));
-  put("k.npy", content(Element::f32, {1, 1, 4, 1}, std::vector<float>{0, ln3, 0, ln2}));
-  put("v.npy", content(Element::f32, {1, 1, 4, 1}, std::vector<float>{4, 8, 3, 6}));
-  put("rows.npy", content(Element::i32, {3}, std::vector<std::int32_t>{1, 3, 4}));
-  put("keys.npy", content(Element::i64, {3}, std::vector<std::int64_t>{0, 2, 4}));
-  const std::vector<double> output = {0, 7, 7, 5},
-                            lse = {-INFINITY, std::log(4.0), std::log(4.0), std::log(3.0)};
-  Ran ran = run_qkv("--scale 1 --query-offsets rows.npy --key-offsets keys.npy --lse lse.npy --check");
-  ASSERT_EQ(ran.exit_code, 0) << ran.text;
-  expect_near(load("o.npy"), output);
-  expect_near(load("lse.npy"), lse);
-
-  put("k.npy", content(Element::f32, {3, 1, 2, 1}, std::vector<float>{0, ln2, NAN, NAN, 0, ln3}));
-  put("v.npy", content(Element::f32, {3, 1, 2, 1}, std::vector<float>{3, 6, NAN, NAN, 4, 8}));
-  put("table.npy", content(Element::i64, {2, 2}, std::vector<std::int64_t>{2, std::int64_t{1} << 40, 0, -1}));
-  put("lengths.npy", content(Element::i64, {2}, std::vector<std::int64_t>{2, 2}));
-  const std::string paged =
-      "--scale 1 --query-offsets rows.npy --page-table table.npy --key-lengths lengths.npy ";
-  ran = run_qkv(paged + "--lse lse.npy --check --json");
-  ASSERT_EQ(ran.exit_code, 0) << ran.text;
-  EXPECT_EQ(nlohmann::json::parse(ran.text)["page_table"]["shape"], (std::vector<int>{2, 2}));
-  expect_near(load("o.npy"), output);
-  expect_near(load("lse.npy"), lse);
-
-  put("prior.npy", content(Element::f32, {1, 1, 4, 1}, std::vector<float>{1, 10, 1, 1}));
-  put("prior_lse.npy", content(Element::f32, {1, 1, 4}, std::vector<float>{0, ln4, -INFINITY, -INFINITY}));
-  ran = run_qkv(paged + "--prior-output prior.npy --prior-lse prior_lse.npy --check");
-  ASSERT_EQ(ran.exit_code, 0) << ran.text;
-  expect_near(load("o.npy"), {0, 8.5, 7, 5});
-
-  put("mask.npy", content(Element::boolean, {1}, std::vector<std::uint8_t>{0}));
-  ran = run_qkv(paged + "--mask mask.npy --mask-align bottom-right --check");
-  ASSERT_EQ(ran.exit_code, 0) << ran.text;
-  expect_near(load("o.npy"), {0, 4, 4, 3});
-
-  put("lengths.npy", content(Element::i64, {2}, std::vector<std::int64_t>{3, 2}));
-  ran = run_qkv(paged);
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_NE(ran.text.find("page_table[0, 1] is -1, and key 2 of entry 0 needs it"), std::string::npos)
-      << ran.text;
 }
 
 TEST_F(Attend, LayoutsAndRanks) {

@@ -42,6 +42,7 @@ TEST(DecodeChoice, FewRowsOverManyKeys) {
       EXPECT_NE(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
   }
   EXPECT_NE(planned(problem("b2 h8 q512 d64 f16"), 90).kernel, "decode");
+  EXPECT_EQ(planned(problem("b1 h8 q1 k32 d64 f16"), 90).kernel, "sm80");  // few keys: nothing to cut
 }
 
 TEST(DecodeChoice, RowsArePackedToTheVariantThatHoldsThem) {
