@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 using files::Element;
 using files::Shape;
 
+extern const char* const kBinary;  // tessera; attend_test.cpp knows where it is
+
 struct Ran {
   int exit_code = -1;
   std::string text;  // stdout and stderr
@@ -67,7 +69,7 @@ class Attend : public ::testing::Test {
   }
 
   // Runs the binary inside the folder.
-  Ran run(const std::string& arguments, const std::string& binary = TESSERA_BINARY) const {
+  Ran run(const std::string& arguments, const std::string& binary = kBinary) const {
     const std::string command =
         "cd '" + folder_.string() + "' && '" + binary + "' attend " + arguments + " 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");

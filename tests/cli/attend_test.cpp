@@ -19,6 +19,9 @@
 #include "tests/cli/attend_fixture.hpp"
 
 namespace tessera {
+
+const char* const testing_attend::kBinary = TESSERA_BINARY;
+
 namespace {
 
 namespace fs = std::filesystem;
