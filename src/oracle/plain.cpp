@@ -1,6 +1,8 @@
 // The yardstick: what float32 arithmetic costs when nobody is clever. Scores, a softmax in two passes
 // (largest score, then exponentials and their sum), P V, all summed one after the other in float32;
-// the output is divided by the sum at the end and rounded to its storage type.
+// the output is divided by the sum at the end and rounded to its storage type. Where that is f32 beside
+// inputs of 16 bits, P V is of weights rounded to these: so tensor cores take them, and the output's own
+// rounding no longer hides it.
 #include <algorithm>
 #include <limits>
 
@@ -58,8 +60,9 @@ Terms terms_of(const tessera_attention& p, const Sizes& n, const Head<float>& he
   return out;
 }
 
-// Returns the lse.
-float weigh_row(const Sizes& n, const Terms& t, float sink_score, std::vector<float>* output) {
+// Returns the lse. `of_keys`: the type that weights of keys are rounded to.
+float weigh_row(const Sizes& n, const Terms& t, float sink_score, tessera_dtype of_keys,
+                std::vector<float>* output) {
   output->assign(static_cast<std::size_t>(n.value_dim), 0.0f);
   bool undefined = std::isnan(sink_score) || sink_score == kInfinity;
   float largest = sink_score;
@@ -78,8 +81,10 @@ float weigh_row(const Sizes& n, const Terms& t, float sink_score, std::vector<fl
     if (t.score[j] == -kInfinity) continue;
     const float weight = std::exp(t.score[j] - largest);
     sum += weight;
+    const float taken =
+        j < t.priors.size() ? weight : static_cast<float>(round_to(of_keys, static_cast<double>(weight)));
     for (std::int64_t d = 0; d < n.value_dim; ++d)
-      (*output)[static_cast<std::size_t>(d)] += weight * t.value[j][d];
+      (*output)[static_cast<std::size_t>(d)] += taken * t.value[j][d];
   }
   for (float& o : *output) o /= sum;
   return largest + std::log(sum);
@@ -89,6 +94,8 @@ float weigh_row(const Sizes& n, const Terms& t, float sink_score, std::vector<fl
 
 Result plain(const tessera_attention& problem, std::span<const Row> rows) {
   const Sizes n(problem);
+  const tessera_dtype of_keys =
+      problem.output.dtype == problem.query.dtype ? TESSERA_F32 : problem.query.dtype;
   Result result;
   result.output.reserve(rows.size() * static_cast<std::size_t>(n.value_dim));
   result.lse.reserve(rows.size());
@@ -101,7 +108,7 @@ Result plain(const tessera_attention& problem, std::span<const Row> rows) {
       output.assign(static_cast<std::size_t>(n.value_dim), 0.0f);
     } else {
       head.load_for(problem, n, row);
-      lse = weigh_row(n, terms_of(problem, n, head, row), sink(problem, row.head), &output);
+      lse = weigh_row(n, terms_of(problem, n, head, row), sink(problem, row.head), of_keys, &output);
     }
     result.lse.push_back(static_cast<double>(lse));
     for (float o : output) result.output.push_back(round_to(problem.output.dtype, static_cast<double>(o)));
