@@ -72,12 +72,12 @@ class KeptMemory {
     auto* const stream = static_cast<cudaStream_t>(device.stream);
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     unsigned long long id = 0;  // unlike its address, never another stream's
-    if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess ||
+    // A stream that is being captured may not be asked for its id: that would end the capture.
+    if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone ||
         cudaStreamGetId(stream, &id) != cudaSuccess) {
       (void)cudaGetLastError();
       return nullptr;
     }
-    if (capture != cudaStreamCaptureStatusNone) return nullptr;
     const std::lock_guard lock(mutex_);
     const auto key = std::make_pair(device.index, id);
     if (const auto found = streams_.find(key); found != streams_.end()) return &found->second;
