@@ -92,8 +92,6 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& named();
-// Those that every kind of device has a kernel for: all but the group "serving".
-const std::vector<Case>& all();
 // "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
 // "masks", "edge", "serving".
 const std::vector<std::string>& groups();

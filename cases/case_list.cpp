@@ -283,16 +283,6 @@ const std::vector<Case>& named() {
   return list;
 }
 
-const std::vector<Case>& all() {
-  static const std::vector<Case> list = [] {
-    std::vector<Case> cases;
-    for (const Case& c : named())
-      if (c.group != "serving") cases.push_back(c);
-    return cases;
-  }();
-  return list;
-}
-
 const std::vector<std::string>& groups() {
   static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",
                                                 "costs",   "cpu",       "few",     "options",
@@ -301,7 +291,7 @@ const std::vector<std::string>& groups() {
 }
 
 std::optional<Case> find(std::string_view name) {
-  // Sizes are never names: this also keeps all() from being asked while it is being filled.
+  // Sizes are never names: this also keeps named() from being asked while it is being filled.
   if (name.size() > 1 && name[0] == 'b' && name[1] >= '0' && name[1] <= '9') return std::nullopt;
   for (const Alias& a : kAliases) {
     if (a.alias == name) name = a.name;

@@ -11,9 +11,10 @@ void fill(Case& one, std::size_t words, std::uint64_t seed) {
 }
 std::string number(std::size_t i) { return std::to_string(i); }
 
-// 16 bytes of a thread through global or shared memory, by vectors of a type.
+// 16 bytes of a thread through global or shared memory, by vectors of a type. No space: a generic address.
 Case access_case(const std::string& space, unsigned vector, const std::string& type) {
-  const std::string suffix = "." + space + (vector == 1 ? "" : ".v" + number(vector)) + "." + type;
+  const std::string suffix =
+      (space.empty() ? "" : "." + space) + (vector == 1 ? "" : ".v" + number(vector)) + "." + type;
   const unsigned bytes = type.substr(1) == "8"    ? 1
                          : type.substr(1) == "16" ? 2
                          : type.substr(1) == "32" ? 4
@@ -187,6 +188,7 @@ void add_memory_cases(std::vector<Case>& out) {
         if ((wide && vector == 4) || (space == "volatile.shared" && vector > 1)) continue;
         out.push_back(access_case(space, vector, type));
       }
+  for (const std::string type : {"u16", "u32", "f32"}) out.push_back(access_case("", 1, type));
   for (const unsigned count : {1u, 2u, 4u})
     for (const bool transposed : {false, true}) out.push_back(ldmatrix_case(count, transposed));
   for (const unsigned bytes : {4u, 8u, 16u}) out.push_back(copy_case("ca", bytes));

@@ -69,6 +69,14 @@ Status plan_named(const Problem& problem, const Device& device, Plan* out) {
       fmt::format("device.kernel is \"{}\"; this device has: {}", name, names_of(device.request.kind)));
 }
 
+// Where a row's bits may not depend on the rest of the batch, nor may the kernel: the first of the table that
+// can compute the problem is taken, whatever would be faster, unless this device has something against it.
+double time_of(const Kernel& kernel, const Problem& problem, const Device& device) {
+  const Estimate estimate = kernel.estimate(problem, device);
+  const bool first_of_table = device.request.invariant != 0 || problem.by_entry();
+  return !first_of_table ? estimate.us : estimate.why.empty() ? 0.0 : 1.0;
+}
+
 struct Candidate {
   const Kernel* kernel;
   double us;
@@ -81,7 +89,7 @@ std::vector<Candidate> candidates(const Problem& problem, const Device& device) 
   for (const Kernel& kernel : kernels()) {
     if (kernel.device != device.request.kind || !kernel.estimate || !usable(kernel, problem, device).ok())
       continue;
-    found.push_back({&kernel, kernel.estimate(problem, device).us});
+    found.push_back({&kernel, time_of(kernel, problem, device)});
   }
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
     return a.us < b.us || (a.us == b.us && a.kernel < b.kernel);
@@ -92,10 +100,12 @@ std::vector<Candidate> candidates(const Problem& problem, const Device& device) 
 // Why not this kernel, where `best_us` is to be had; empty if it could as well be.
 std::string why_not(const Kernel& kernel, const Problem& problem, const Device& device, double best_us) {
   if (Status s = usable(kernel, problem, device); !s.ok()) return s.message;
-  const Estimate estimate = kernel.estimate(problem, device);
-  if (!estimate.why.empty()) return std::string(estimate.why);
-  if (estimate.us > best_us)
-    return fmt::format("is estimated to take {:.2f} times as long", estimate.us / best_us);
+  const double us = time_of(kernel, problem, device);
+  if (us > best_us) {
+    const std::string_view why = kernel.estimate(problem, device).why;
+    return why.empty() ? fmt::format("is estimated to take {:.2f} times as long", us / best_us)
+                       : std::string(why);
+  }
   Plan unused;
   return prepare(kernel, problem, device, &unused).message;
 }
@@ -108,7 +118,7 @@ std::string all_reasons(const Problem& problem, const Device& device, const Kern
   for (const Kernel& kernel : kernels()) {
     above = above && &kernel != chosen;
     if (&kernel == chosen || kernel.device != device.request.kind || !kernel.estimate) continue;
-    if (!above && !(usable(kernel, problem, device).ok() && kernel.estimate(problem, device).us < best_us))
+    if (!above && !(usable(kernel, problem, device).ok() && time_of(kernel, problem, device) < best_us))
       continue;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", kernel.name,
                            why_not(kernel, problem, device, best_us));
@@ -178,7 +188,7 @@ std::string why(const Plan& plan, const Problem& problem, const tessera_device& 
   if (Status s = find(request, &hardware); !s.ok()) return s.message;
   const Device device{request, *hardware};
   const std::string passed_over =
-      all_reasons(problem, device, plan.kernel, plan.kernel->estimate(problem, device).us);
+      all_reasons(problem, device, plan.kernel, time_of(*plan.kernel, problem, device));
   return passed_over.empty() ? "the best kernel of this device" : "the best kernel for this: " + passed_over;
 }
 

@@ -3,6 +3,7 @@
 #include "cuda/backend.hpp"
 #include "cuda/decode/choose.hpp"
 #include "cuda/ladder/rows.hpp"
+#include "cuda/serving/choose.hpp"
 #include "cuda/sm80/choose.hpp"
 #include "cuda/sm80_f32/choose.hpp"
 #include "cuda/sm90/choose.hpp"
@@ -11,9 +12,9 @@
 namespace tessera::cuda {
 
 std::vector<core::Kernel> kernels() {
-  std::vector<core::Kernel> rows = {decode::production_row(), sm90::production_row(),
-                                    sm90_f32::production_row(), sm80::production_row(),
-                                    sm80_f32::production_row()};
+  std::vector<core::Kernel> rows = {decode::production_row(), serving::production_row(),
+                                    sm90::production_row(),   sm90_f32::production_row(),
+                                    sm80::production_row(),   sm80_f32::production_row()};
   for (core::Kernel& rung : ladder::rows()) rows.push_back(std::move(rung));
   for (core::Kernel& row : rows) {
     row.device = TESSERA_CUDA;

@@ -35,15 +35,44 @@ struct Visibility {
   int left, right;
   const void* mask;
   long long mask_strides[4];  // batch, head, query, key; 0 where it broadcasts
+  int mask_last_keys;         // its columns are an entry's last `mask_columns` keys; else column j is key j
+  int mask_columns;
 };
 
-// Every sequence has as many rows, of which the first are keys.
+// Where each entry of the batch begins, and behind the last one where that ends: [batch + 1]. Null: a dense
+// batch.
+struct Offsets {
+  const void* data;
+  long long stride;
+  int wide;  // i64, else i32
+};
+
+// Key j of an entry is row j % rows of page table[j / rows].
+struct Pages {
+  const int* table;  // null: no pages
+  long long batch_stride, stride;
+  tile::Divider rows;  // of a page
+  int count;           // pages that there are
+};
+
+// Of a dense batch every sequence has as many rows, of which the first are keys.
 struct KeysAndValues {
   const int* lengths_i32;  // keys of each sequence; at most one of the two is set
   const long long* lengths_i64;
   long long lengths_stride;
-  Tensor key;    // [batch, kv_heads, keys, dim]
-  Tensor value;  // [batch, kv_heads, keys, value_dim]
+  Tensor key;    // [batch, kv_heads, keys, dim]; [1, kv_heads, all keys, dim]; [pages, kv_heads, rows, dim]
+  Tensor value;  // the same with value_dim
+  Offsets offsets;
+  Pages pages;
+};
+
+// Results over other keys, each taken in as if it were one more key.
+struct Priors {
+  int parts;
+  int f32;                       // else the output's element
+  const void* data;              // [parts, heads, rows, value_dim]
+  const float* lse;              // [parts, heads, rows]
+  Strides strides, lse_strides;  // batch: a part's
 };
 
 // What scores have that belong to a head.
@@ -79,6 +108,7 @@ struct Outputs {
   void* data;  // [batch, heads, queries, value_dim]
   Strides strides, lse_strides;
   float* lse;  // [batch, heads, queries] or null
+  int f32;     // beside inputs of 16 bits: not rounded to them
 };
 
 // In this order what the kernels load together lies side by side.
@@ -94,6 +124,8 @@ struct Params {
   Outputs output;
   ScoreUnits units;
   MaskTiles mask_tiles;
+  Offsets query_offsets;  // query, output and lse are [1, heads, all rows, ...]
+  Priors priors;
 };
 
 // Beyond any key, and p + kFarAway still fits an int for lengths under 2^30.

@@ -15,10 +15,13 @@ namespace tessera::cuda {
 class Steps final : public core::Prepared {
  public:
   runtime::Step& add() { return steps_.emplace_back(); }
-  // Memory of the stream's own where the caller gives none.
-  void use_workspace(std::int64_t bytes) {
-    workspace_bytes = bytes;
+  // Memory of the stream's own where the caller gives none. Returns where the piece begins.
+  std::int64_t add_workspace(std::int64_t bytes) {
+    constexpr std::int64_t kAlignment = 256;
+    const std::int64_t at = (workspace_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    workspace_bytes = at + bytes;
     has_own_memory = true;
+    return at;
   }
   // The end of every prepare(): the steps are made ready, and `words` makes the sentence for people.
   core::Status finish(int gpu, std::int64_t items, std::function<std::string()> words) {

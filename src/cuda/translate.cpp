@@ -14,6 +14,26 @@ namespace {
 Strides strides_of(const core::Tensor4& t) { return {t.batch_stride, t.head_stride, t.row_stride}; }
 Tensor tensor(const core::Tensor4& t) { return {t.data, strides_of(t)}; }
 
+Offsets offsets(const core::Offsets& o) { return {o.data, o.stride, o.dtype == TESSERA_I64 ? 1 : 0}; }
+
+Pages pages(const core::PageTable& t) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();  // tables are of i32
+  return {.table = t.data,
+          .batch_stride = t.batch_stride,
+          .stride = t.stride,
+          .rows = tile::make_divider(static_cast<int>(std::min(t.rows, kMost))),
+          .count = static_cast<int>(std::min(t.count, kMost))};
+}
+
+Priors priors(const core::Prior& prior) {
+  return {.parts = static_cast<int>(prior.parts),
+          .f32 = prior.dtype == TESSERA_F32 ? 1 : 0,
+          .data = prior.rows.data,
+          .lse = prior.lse,
+          .strides = strides_of(prior.rows),
+          .lse_strides = {prior.lse_strides[0], prior.lse_strides[1], prior.lse_strides[2]}};
+}
+
 // A band's reach as the kernels hold it; anything longer than a sequence can be is "far away".
 int reach(const core::Problem& problem, std::int64_t keys_away) {
   return problem.visibility.has_band ? static_cast<int>(std::min<std::int64_t>(keys_away, kFarAway))
@@ -73,29 +93,14 @@ MaskTensorKind mask_kind(const core::MaskTensor& mask) {
 }
 
 // A stride along a dimension of one element is never used, and frameworks set it to anything.
-bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t heads, std::int64_t rows,
-                      std::int64_t row_elements) {
+bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t outer, std::int64_t heads,
+                      std::int64_t rows, std::int64_t row_elements) {
   const std::int64_t size = core::dtype_size(p.dtype);
   const auto aligned = [&](std::int64_t extent, std::int64_t stride) {
     return extent <= 1 || stride * size % 16 == 0;
   };
   return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && row_elements * size % 16 == 0 &&
-         aligned(p.batch, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
-}
-
-// What no CUDA kernel takes yet.
-core::Status dense_batch(const core::Problem& p) {
-  const auto refuse = [](std::string_view field) {
-    return core::unsupported(fmt::format("{} is set; the CUDA kernels do not take it yet", field));
-  };
-  if (p.query_offsets) return refuse("query_offsets");
-  if (p.kv.offsets) return refuse("key_offsets");
-  if (p.kv.pages) return refuse("page_table");
-  if (p.prior.parts > 0) return refuse("prior_output");
-  if (p.visibility.mask.last_keys) return refuse("mask.tensor_align");
-  if (p.output.dtype == p.dtype) return {};
-  return core::unsupported(fmt::format("output.dtype is {}; the CUDA kernels take query's ({}) alone yet",
-                                       core::dtype_name(p.output.dtype), core::dtype_name(p.dtype)));
+         aligned(outer, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
 core::Status dims_within(const core::Problem& p, int most_dim) {
@@ -108,9 +113,22 @@ core::Status dims_within(const core::Problem& p, int most_dim) {
 
 }  // namespace
 
+core::Status dense_only(const core::Problem& p) {
+  const auto refuse = [](std::string_view field) {
+    return core::unsupported(fmt::format("{} is set; this kernel takes dense batches without it", field));
+  };
+  if (p.query_offsets) return refuse("query_offsets");
+  if (p.kv.offsets) return refuse("key_offsets");
+  if (p.kv.pages) return refuse("page_table");
+  if (p.prior.parts > 0) return refuse("prior_output");
+  if (p.visibility.mask.last_keys) return refuse("mask.tensor_align");
+  if (p.output.dtype == p.dtype) return {};
+  return core::unsupported(fmt::format("output.dtype is {}; this kernel takes query's alone ({})",
+                                       core::dtype_name(p.output.dtype), core::dtype_name(p.dtype)));
+}
+
 core::Status within_limits(const core::Problem& p) {
   constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
-  if (core::Status s = dense_batch(p); !s.ok()) return s;
   if (p.queries > kMaxLength || p.keys > kMaxLength || p.queries * p.group() > kMaxLength) {
     return core::unsupported(
         fmt::format("queries is {} (times {} heads that share K and V) and keys is {}; the "
@@ -136,6 +154,7 @@ core::Status tensor_cores_take(const core::Problem& p, int most_dim) {
 core::Status f32_tensor_cores_take(const core::Problem& p, int most_dim) {
   if (p.dtype != TESSERA_F32)
     return core::unsupported(fmt::format("dtype is {}; f32 is accepted", core::dtype_name(p.dtype)));
+  if (core::Status s = dense_only(p); !s.ok()) return s;
   return dims_within(p, most_dim);
 }
 
@@ -166,6 +185,8 @@ Params translate(const core::Problem& problem, int pack) {
   p.visibility.mask = problem.visibility.mask.data;
   std::copy(problem.visibility.mask.strides.begin(), problem.visibility.mask.strides.end(),
             p.visibility.mask_strides);
+  p.visibility.mask_last_keys = problem.visibility.mask.last_keys ? 1 : 0;
+  p.visibility.mask_columns = narrow(std::min<std::int64_t>(problem.visibility.mask.columns, kFarAway));
   if (problem.kv.lengths_dtype == TESSERA_I32)
     p.kv.lengths_i32 = static_cast<const int*>(problem.kv.lengths);
   else
@@ -173,6 +194,10 @@ Params translate(const core::Problem& problem, int pack) {
   p.kv.lengths_stride = problem.kv.lengths_stride;
   p.kv.key = tensor(problem.kv.key);
   p.kv.value = tensor(problem.kv.value);
+  p.kv.offsets = offsets(problem.kv.offsets);
+  if (problem.kv.pages) p.kv.pages = pages(problem.kv.pages);
+  p.query_offsets = offsets(problem.query_offsets);
+  if (problem.prior.parts > 0) p.priors = priors(problem.prior);
   p.per_head = {.alibi_slopes = problem.scoring.alibi_slopes.data,
                 .alibi_batch_stride = problem.scoring.alibi_slopes.batch_stride,
                 .alibi_head_stride = problem.scoring.alibi_slopes.head_stride,
@@ -183,7 +208,8 @@ Params translate(const core::Problem& problem, int pack) {
               .strides = strides_of(problem.output.rows),
               .lse_strides = {problem.output.lse_strides[0], problem.output.lse_strides[1],
                               problem.output.lse_strides[2]},
-              .lse = problem.output.lse};
+              .lse = problem.output.lse,
+              .f32 = problem.output.dtype == TESSERA_F32 ? 1 : 0};
   p.units = units_of(problem.scoring);
   return p;
 }
@@ -199,6 +225,11 @@ void place(Params* p, const core::Addresses& at) {
   p->visibility.mask = at[TensorId::mask];
   p->per_head.alibi_slopes = static_cast<const float*>(at[TensorId::alibi_slopes]);
   p->per_head.sinks = static_cast<const float*>(at[TensorId::sinks]);
+  p->query_offsets.data = at[TensorId::query_offsets];
+  p->kv.offsets.data = at[TensorId::key_offsets];
+  p->kv.pages.table = static_cast<const int*>(at[TensorId::page_table]);
+  p->priors.data = at[TensorId::prior_output];
+  p->priors.lse = static_cast<const float*>(at[TensorId::prior_lse]);
   p->output.data = at[TensorId::output];
   p->output.lse = static_cast<float*>(at[TensorId::lse]);
 }
@@ -211,11 +242,15 @@ void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
   };
 }
 
+bool keys_of_16_bytes(const core::Problem& p) {
+  const std::int64_t outer = p.kv.pages ? p.kv.pages.count : p.batch;
+  return rows_of_16_bytes(p, p.kv.key, outer, p.kv_heads, p.keys, p.dim) &&
+         rows_of_16_bytes(p, p.kv.value, outer, p.kv_heads, p.keys, p.value_dim);
+}
+
 bool rows_of_16_bytes(const core::Problem& p) {
-  return rows_of_16_bytes(p, p.query, p.heads, p.queries, p.dim) &&
-         rows_of_16_bytes(p, p.kv.key, p.kv_heads, p.keys, p.dim) &&
-         rows_of_16_bytes(p, p.kv.value, p.kv_heads, p.keys, p.value_dim) &&
-         rows_of_16_bytes(p, p.output.rows, p.heads, p.queries, p.value_dim);
+  return keys_of_16_bytes(p) && rows_of_16_bytes(p, p.query, p.batch, p.heads, p.queries, p.dim) &&
+         rows_of_16_bytes(p, p.output.rows, p.batch, p.heads, p.queries, p.value_dim);
 }
 
 bool plain_scores(const core::Problem& p) {

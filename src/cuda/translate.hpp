@@ -13,9 +13,12 @@ namespace tessera::cuda {
 // OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
 core::Status within_limits(const core::Problem& problem);
 
-// The same, and f16 or bf16 with head dims up to this.
+// For kernels without offsets, pages, priors, tensor_align and f32 beside 16-bit inputs: OK, or which is set.
+core::Status dense_only(const core::Problem& problem);
+
+// Within limits, and f16 or bf16 with head dims up to this.
 core::Status tensor_cores_take(const core::Problem& problem, int most_dim);
-// The same for f32.
+// The same for f32, dense.
 core::Status f32_tensor_cores_take(const core::Problem& problem, int most_dim);
 
 // Of a dtype that the CUDA kernels take.
@@ -28,7 +31,8 @@ void place(Params* params, const core::Addresses& at);
 // A launch of a kernel that takes Params.
 void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
-// Every row of query, key, value and output starts at a multiple of 16 bytes and is one long.
+// Every row of key and value starts at a multiple of 16 bytes and is one long; and of query and output, too.
+bool keys_of_16_bytes(const core::Problem& problem);
 bool rows_of_16_bytes(const core::Problem& problem);
 
 // Whether scores are only scaled and hidden by position: no softcap, ALiBi, mask tensor; sinks are fine.

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <numeric>
 
-#include "serving_batch.hpp"
+#include "support.hpp"
+#include "tests/serving_batch.hpp"
 
 namespace {
 
-using namespace tessera::testing_cpu;
+using namespace tessera::testing_serving;
+using tessera::testing_cpu::kernels_here;
 
 // Lengths around pages of 16, 48, 64 and 784 rows, around the chunks that long keys are cut into, and the
 // least.

@@ -60,13 +60,31 @@ TEST(DecodeChoice, InvariantCallsGetKernelsThatAre) {
   device.kind = TESSERA_CUDA;
   device.invariant = 1;
   core::Plan plan;
-  ASSERT_TRUE(core::plan(problem("b2 h8 q512 d64 f16"), device, &plan).ok());
-  EXPECT_EQ(plan.kernel->name, "decode");
+  // Whatever would be faster for the batch.
+  for (const char* words : {"b1 h8 q512 d64 f16", "b64 h8 q64 k9000 d64 f16", "b2 h8 q1 k1 d128 bf16"}) {
+    ASSERT_TRUE(core::plan(problem(words), device, &plan).ok());
+    EXPECT_EQ(plan.kernel->name, "decode") << words;
+  }
   ASSERT_TRUE(core::plan(problem("b2 h8 q512 d64 f32"), device, &plan).ok());
   EXPECT_EQ(plan.kernel->name, "scalar");
   device.kernel = "sm90";
   const core::Status refused = core::plan(problem("b2 h8 q512 d64 f16"), device, &plan);
   EXPECT_NE(refused.message.find("device.invariant is set"), std::string::npos) << refused.message;
+}
+
+// The same for batches whose entries differ, without being asked: the least of them would be the scalar
+// kernel's by its estimate.
+TEST(DecodeChoice, EntriesGetTheSameKernelsInEveryBatch) {
+  const auto kernel = [](const char* words, int arch) { return planned(problem(words), arch).kernel; };
+  for (const char* words : {"b1 h2 q1 k1 d64 f16 ragged packed", "b9 h2 q7 k4096 d64 f16 ragged packed",
+                            "b4 h8/2 q1 k300 d128 bf16 lengths pages=16"}) {
+    EXPECT_EQ(kernel(words, 90), "serving") << words;
+    EXPECT_EQ(kernel(words, 89), "serving") << words;
+  }
+  EXPECT_EQ(kernel("b9 h2 q64 k64 d64 f16 ragged packed", 90), "serving");
+  EXPECT_EQ(kernel("b9 h2 q64 k64 d64 f16 ragged packed prior=2", 90), "serving");
+  EXPECT_EQ(kernel("b9 h2 q64 k64 d64 f16 ragged lengths pages=1", 90), "serving");
+  EXPECT_EQ(kernel("b9 h2 q64 k64 d64 f32 ragged packed", 90), "scalar");
 }
 
 TEST(DecodeChoice, AWorkspaceOnlyWhereKeysAreCut) {

@@ -26,7 +26,7 @@ const std::set<std::string> kHostHeaders = {
     "cuda/decode/choose.hpp",   "cuda/ladder/rows.hpp",        "cuda/mask/plan.hpp",
     "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
     "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
-    "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp"};
+    "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -51,6 +51,7 @@ const std::vector<Folder> kShared = {
 const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
     {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64, Variant::few>"}},
+    {"serving", "compute_90a", "cuda/serving/instance.hpp", {"attend<Element::f16, 64, 64, Variant::more>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
     {"sm80_f32", "compute_80", "cuda/sm80_f32/instance.hpp", {"attend<64, Variant::few>"}},
     {"sm90",

@@ -59,7 +59,7 @@ class Selector : public testing::TestWithParam<int> {
 };
 
 TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
-  for (cases::Case c : cases::all()) {
+  for (cases::Case c : cases::named()) {
     if (c.dim > 512 || c.value_dim > 512 || c.dtype == TESSERA_F32) continue;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
@@ -75,8 +75,9 @@ TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
 }
 
 TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
-  for (cases::Case c : cases::all()) {
+  for (cases::Case c : cases::named()) {
     c.dtype = TESSERA_F32;
+    if (c.group == "serving") continue;  // the scalar kernel's
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
@@ -157,7 +158,6 @@ bool holds_every_address(const char* kernel, const tessera_attention& attention,
     return false;
   };
   for (const core::TensorField& field : core::kTensorFields.values) {
-    if (field.id > core::TensorId::sinks) continue;  // of batches that no CUDA kernel takes yet
     EXPECT_TRUE(holds(at[field.id])) << kernel << " " << field.name;
   }
   return true;

@@ -37,7 +37,7 @@ bool same_shape(Case a, const Case& b) {
 }
 
 TEST(Words, RoundTripOverTheList) {
-  ASSERT_GT(all().size(), 100u);
+  ASSERT_GT(named().size(), 100u);
   for (const Case& c : named()) EXPECT_TRUE(same_shape(case_of(words(c)), c)) << c.name << ": " << words(c);
 }
 

@@ -41,6 +41,7 @@ std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
 std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group(); }
 
 core::Status supports(const core::Problem& p) {
+  if (core::Status s = dense_only(p); !s.ok()) return s;
   if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
   // Its sequences are counted in 32 bits.
   if (p.kv_heads * packed_rows(p) > kMaxLength) {
@@ -149,7 +150,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   attend.shared_bytes = static_cast<unsigned>(c.shared_bytes());
   set_decode_params(&attend, params);
   if (pieces > 1 && p.batch > 0 && p.queries > 0) {
-    made->use_workspace(blocks * params.slots * params.slot_rows * (c.tile.value_dim + 2) *
+    made->add_workspace(blocks * params.slots * params.slot_rows * (c.tile.value_dim + 2) *
                         static_cast<std::int64_t>(sizeof(float)));
     runtime::Step& merge = made->add();
     merge.kernel = "decode";

@@ -222,7 +222,7 @@ struct Block {
 template <Config C, class T>
 __device__ inline void attend_run(const DecodeParams& d, char* shared) {
   const int block = static_cast<int>(blockIdx.x);
-  if (tile::has_key_lengths(d.problem)) wait_for_kernels_before();
+  if (tile::reads_lengths(d.problem)) wait_for_kernels_before();
   Place place;
   const Line line = find_first<C.tile.threads()>(
       d, block, reinterpret_cast<long long*>(shared + C.search_offset()), &place);

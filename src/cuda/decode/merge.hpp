@@ -41,7 +41,7 @@ __device__ inline void merge_row(const DecodeParams& d, Slots* slots, long long*
   const Params& p = d.problem;
   const int batch = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.x) / d.slot_rows,
             row = static_cast<int>(blockIdx.x) % d.slot_rows;
-  if (tile::has_key_lengths(p)) wait_for_kernels_before();
+  if (tile::reads_lengths(p)) wait_for_kernels_before();
   long long start = 0;
   const Line line = find_entry<kThreads>(d, batch, search, &start);
   const Entry entry = entry_of(d, batch);

@@ -82,7 +82,7 @@ template <int kThreads>
 __device__ inline Line find_first(const DecodeParams& d, int block, long long* shared, Place* place) {
   const int entries = d.problem.sizes.batch;
   Line line{0, d.blocks};
-  if (!tile::has_key_lengths(d.problem)) {
+  if (!tile::reads_lengths(d.problem)) {
     const long long each = entry_of(d, 0).length();
     line.length = each * entries;
     place->batch = static_cast<int>(Line::divide(line.first_of(block), each));
@@ -116,7 +116,7 @@ template <int kThreads>
 __device__ inline Line find_entry(const DecodeParams& d, int batch, long long* shared, long long* start) {
   const int entries = d.problem.sizes.batch;
   Line line{0, d.blocks};
-  if (!tile::has_key_lengths(d.problem)) {
+  if (!tile::reads_lengths(d.problem)) {
     const long long each = entry_of(d, 0).length();
     line.length = each * entries;
     *start = each * batch;

@@ -32,6 +32,7 @@ core::Status takes_16_bits(const core::Problem& p) {
   if (!plain_scores(p) || p.scoring.sinks.data != nullptr) {
     return core::unsupported("softcap, ALiBi, mask tensors and sinks are not for this rung");
   }
+  if (core::Status s = dense_only(p); !s.ok()) return s;
   return within_limits(p);
 }
 
@@ -80,7 +81,8 @@ core::Kernel row_of(
     step.function = rung.function;
     step.grid[0] = static_cast<unsigned>(divide_up(p.queries, rung.rows));
     step.grid[1] = static_cast<unsigned>(p.heads);
-    step.grid[2] = static_cast<unsigned>(p.batch);
+    // A batch without entries may have rows that none of them owns.
+    step.grid[2] = static_cast<unsigned>(p.query_offsets ? std::max<std::int64_t>(p.batch, 1) : p.batch);
     step.threads = static_cast<unsigned>(rung.threads);
     step.shared_bytes = static_cast<unsigned>(rung.shared_bytes);
     if (adjust)

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/row_end.hpp"
 #include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::ladder {
@@ -22,8 +23,10 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
   float* const query = columns + lane;
   float* const acc = columns + p.sizes.dim * rows + lane;
 
-  const tile::BlockView<T> view =
-      tile::block_view<T>(p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
+  if (blockIdx.y == 0 && blockIdx.z == 0) tile::clear_unowned_rows<T>(p);
+  if (static_cast<int>(blockIdx.z) >= p.sizes.batch) return;
+  const tile::AnyView<T> view =
+      tile::block_view<T, true>(p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y));
   const int row = static_cast<int>(blockIdx.x) * rows + lane;
   if (row >= view.rows) return;
   const tile::RowIndex at = view.index(row);
@@ -35,7 +38,7 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
   tile::SoftmaxState state = tile::empty_softmax();
   const tile::KeyRange range = tile::key_range(view.band, at.query, at.query);
   for (int j = range.begin; j < range.end; ++j) {
-    const T* const key = view.key + j * p.kv.key.strides.row;
+    const T* const key = tile::key_row(p, view, j);
     float dot = 0.0f;
     for (int d = 0; d < p.sizes.dim; ++d) dot = fmaf(query[d * rows], tile::to_float(key[d]), dot);
     const float score = score_of(p, view.band, j, dot);
@@ -44,17 +47,20 @@ __global__ __launch_bounds__(32) void scalar(const __grid_constant__ Params p) {
     const float keep = tile::raise_row_max(state, score);
     const float prob = exp2f(score - state.row_max);
     state.sum += prob;
-    const T* const value = view.value + j * p.kv.value.strides.row;
+    const T* const value = tile::value_row(p, view, j);
     for (int d = 0; d < p.sizes.value_dim; ++d) {
       acc[d * rows] = fmaf(prob, tile::to_float(value[d]), acc[d * rows] * keep);
     }
   }
 
-  const float keep = tile::join_sink(p, at.head, state);
-  const float inverse = tile::inverse_sum(state) * keep;
-  T* const out = tile::output_row(p, view, at);
-  for (int d = 0; d < p.sizes.value_dim; ++d) out[d] = tile::from_float<T>(acc[d * rows] * inverse);
-  tile::write_lse(p, view, at, tile::log_sum_exp(p, view, at, state));
+  const tile::RowEnd<T> end(p, view, at, state);
+  const tile::OutputRow<T> out(p, view, at);
+  for (int d = 0; d < p.sizes.value_dim; ++d) {
+    float x[1] = {acc[d * rows]};
+    end.finish(x, p.sizes.value_dim, [d](int) { return d; });
+    out.put(d, x[0]);
+  }
+  tile::write_lse(p, view, at, tile::log_sum_exp(p, view, at, end.state));
 }
 
 }  // namespace tessera::cuda::ladder

@@ -47,6 +47,7 @@ Config config_of(const core::Problem& p, int code_arch, Variant variant) {
 
 core::Status supports(const core::Problem& p) {
   static_assert(kLargest.value_dim * kMostParts == kLargest.dim);
+  if (core::Status s = dense_only(p); !s.ok()) return s;
   return tensor_cores_take(p, kLargest.dim);
 }
 

@@ -29,6 +29,7 @@ Variant option_variant(const core::Problem& p) {
 }
 
 core::Status supports(const core::Problem& p) {
+  if (core::Status s = dense_only(p); !s.ok()) return s;
   if (core::Status s = tensor_cores_take(p, kHeadDims[std::size(kHeadDims) - 1].dim); !s.ok()) return s;
   constexpr int kFewestRows = 32;
   if (core::Status s = check_tiles(divide_up(p.queries, kFewestRows) * p.heads * p.batch); !s.ok()) return s;
@@ -123,7 +124,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   if (p.visibility.mask.kind != core::MaskKind::none) {
     layout = mask::layout_of(p, true, choice.total);
     if (core::Status s = mask::make_pass(p, layout, true, &made->add()); !s.ok()) return s;
-    made->use_workspace(layout.bytes);
+    made->add_workspace(layout.bytes);
   }
   if (core::Status s = make_step(p, choice, layout, gpu_of(device).index, &made->add()); !s.ok()) return s;
   *out = made;

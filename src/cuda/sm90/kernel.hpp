@@ -23,8 +23,7 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   ptx::launch_dependents();
   // Whoever reads or writes global memory later awaits them later. (What rotates is ALiBi, whose slopes are
   // read.)
-  if (Policy::kEveryTile || Policy::kRotates || tile::has_key_lengths(p.problem))
-    ptx::wait_for_dependencies();
+  if (Policy::kEveryTile || Policy::kRotates || tile::reads_lengths(p.problem)) ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == C.warpgroups()) {

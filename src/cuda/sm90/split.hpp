@@ -293,7 +293,7 @@ __device__ inline void attend_split_block(const Sm90Params& p, char* memory) {
   block.at = {static_cast<int>(p.problem.longest_first != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x),
               static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   block.kv_head = p.group.divide(block.at.head);
-  if (tile::has_key_lengths(p.problem)) ptx::wait_for_dependencies();
+  if (tile::reads_lengths(p.problem)) ptx::wait_for_dependencies();
   const tile::Sequence sequence{p.problem, block.at.batch};
   block.band = sequence.band();
   block.range = key_tiles<C>(block.band, sequence.queries(), block.at.row_tile);

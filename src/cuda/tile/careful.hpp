@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/tile/element.hpp"
+#include "cuda/tile/row_end.hpp"
 #include "cuda/tile/score.hpp"
 
 namespace tessera::cuda::tile {
@@ -14,11 +15,11 @@ namespace tessera::cuda::tile {
 // first place.
 inline constexpr int kCarefulColumns = 256;
 
-// kLse: it may have come out NaN too.
-template <class T, bool kLse = false>
+// kLse: it may have come out NaN too. kAnywhere: it may end as row_end.hpp says.
+template <class T, bool kLse = false, bool kAnywhere = false>
 __device__ inline void careful_row(const Params& p, int batch, int pack_index, int row,
                                    int first_column = 0) {
-  const BlockView<T> v = block_view<T>(p, batch, pack_index);
+  const BlockView<T, kAnywhere> v = block_view<T, kAnywhere>(p, batch, pack_index);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const RowIndex at = v.index(row);
   const OptionScores score_of(p, v, at);
@@ -28,7 +29,7 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
   float acc[kCarefulColumns / 32] = {};
 
   for (int j = range.begin; j < range.end; ++j) {
-    const T* const key = v.key + j * p.kv.key.strides.row;
+    const T* const key = key_row(p, v, j);
     float dot = 0.0f;
     for (int d = lane; d < p.sizes.dim; d += 32) dot = fmaf(to_float(query[d]), to_float(key[d]), dot);
     for (int step = 16; step > 0; step /= 2) dot += __shfl_xor_sync(0xffffffffu, dot, step);
@@ -37,20 +38,31 @@ __device__ inline void careful_row(const Params& p, int batch, int pack_index, i
     const float keep = raise_row_max(state, score);
     const float prob = ptx::exp2_approx(score - state.row_max);
     state.sum += prob;
-    const T* const value = v.value + j * p.kv.value.strides.row;
+    const T* const value = value_row(p, v, j);
 #pragma unroll
     for (int i = 0; i < kCarefulColumns / 32; ++i) {
       const int d = first_column + lane + 32 * i;
       if (d < p.sizes.value_dim) acc[i] = fmaf(prob, to_float(value[d]), acc[i] * keep);
     }
   }
-  const float keep = join_sink(p, at.head, state);
-  const float inverse = inverse_sum(state) * keep;
-  T* const out = output_row(p, v, at);
+  const auto write = [&](const auto& put) {
 #pragma unroll
-  for (int i = 0; i < kCarefulColumns / 32; ++i) {
-    const int d = first_column + lane + 32 * i;
-    if (d < p.sizes.value_dim) out[d] = from_float<T>(acc[i] * inverse);
+    for (int i = 0; i < kCarefulColumns / 32; ++i) {
+      const int d = first_column + lane + 32 * i;
+      if (d < p.sizes.value_dim) put(d, acc[i]);
+    }
+  };
+  if constexpr (kAnywhere) {
+    const RowEnd<T> end(p, v, at, state);
+    const OutputRow<T> out(p, v, at);
+    end.finish(acc, p.sizes.value_dim, [&](int i) { return first_column + lane + 32 * i; });
+    write([&](int d, float x) { out.put(d, x); });
+    state = end.state;
+  } else {
+    const float keep = join_sink(p, at.head, state);
+    const float inverse = inverse_sum(state) * keep;
+    T* const out = output_row(p, v, at);
+    write([&](int d, float x) { out[d] = from_float<T>(x * inverse); });
   }
   if constexpr (kLse) {
     if (lane == 0) write_lse(p, v, at, log_sum_exp(p, v, at, state));

@@ -181,44 +181,46 @@ __device__ inline void change_all(float (&s)[kGroups][4], const Params& p) {
 }
 
 // A mask tensor's part of row r, read from where it is: f(element) is what is added, -inf where a key is
-// hidden. Keys past the end are not read: they are hidden by position.
+// hidden. Only keys from ... left - 1 are read, counted from the thread's first; those past the end are
+// hidden by position.
 template <int kGroups, class T, class F>
-__device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, const T* first, int left,
-                                const F& f) {
+__device__ inline void add_mask(float (&s)[kGroups][4], int r, const Params& p, const T* first, int from,
+                                int left, const F& f) {
   const long long stride = p.visibility.mask_strides[3];
 #pragma unroll
   for (int n = 0; n < kGroups; ++n) {
     float2 add = make_float2(0.0f, 0.0f);
-    if (8 * n < left) add.x = f(first[8 * n * stride]);
-    if (8 * n + 1 < left) add.y = f(first[(8 * n + 1) * stride]);
+    if (8 * n >= from && 8 * n < left) add.x = f(first[8 * n * stride]);
+    if (8 * n + 1 >= from && 8 * n + 1 < left) add.y = f(first[(8 * n + 1) * stride]);
     add_bias<false>(s[n], r, add, p.units);
   }
 }
 
 // Everything else of row r, in kernels that read mask tensors where they are. `key`: the thread's first.
-template <int kGroups>
+// kLastKeys: the tensor may have no columns for the first keys.
+template <bool kLastKeys = false, int kGroups>
 __device__ inline void change_row(float (&s)[kGroups][4], int r, const Params& p, const OptionScores& row,
                                   const Band& band, int key) {
   const int position = row.query + band.offset;
   if (row.slope != 0.0f) add_alibi(s, r, row.slope * p.units.bias, static_cast<float>(position - key));
   const long long at = key * p.visibility.mask_strides[3];
-  const int left = band.keys - key;
+  const int from = kLastKeys ? row.mask_from - key : -kFarAway, left = band.keys - key;
   switch (p.visibility.mask_kind) {
     case MaskTensorKind::none:
       break;
     case MaskTensorKind::boolean:
-      add_mask(s, r, p, static_cast<const unsigned char*>(row.mask) + at, left,
+      add_mask(s, r, p, static_cast<const unsigned char*>(row.mask) + at, from, left,
                [](unsigned char x) { return x != 0 ? 0.0f : minus_infinity(); });
       break;
     case MaskTensorKind::additive_f32:
-      add_mask(s, r, p, static_cast<const float*>(row.mask) + at, left, [](float x) { return x; });
+      add_mask(s, r, p, static_cast<const float*>(row.mask) + at, from, left, [](float x) { return x; });
       break;
     case MaskTensorKind::additive_f16:
-      add_mask(s, r, p, static_cast<const __half*>(row.mask) + at, left,
+      add_mask(s, r, p, static_cast<const __half*>(row.mask) + at, from, left,
                [](__half x) { return __half2float(x); });
       break;
     case MaskTensorKind::additive_bf16:
-      add_mask(s, r, p, static_cast<const __nv_bfloat16*>(row.mask) + at, left,
+      add_mask(s, r, p, static_cast<const __nv_bfloat16*>(row.mask) + at, from, left,
                [](__nv_bfloat16 x) { return __bfloat162float(x); });
       break;
   }

@@ -66,10 +66,11 @@ struct OptionScores {
 
   int query;
   float slope = 0.0f;
-  const void* mask = nullptr;  // at key 0
+  const void* mask = nullptr;  // at key 0, which may be before the tensor's first
+  int mask_from = 0;           // keys before it are not in the tensor, and visible
 
-  template <class T>
-  __device__ OptionScores(const Params& p, const BlockView<T>& v, RowIndex at) : query(at.query) {
+  template <class T, bool kAnywhere>
+  __device__ OptionScores(const Params& p, const BlockView<T, kAnywhere>& v, RowIndex at) : query(at.query) {
     if (p.per_head.alibi_slopes != nullptr) {
       slope =
           p.per_head
@@ -77,8 +78,13 @@ struct OptionScores {
     }
     const Visibility& visibility = p.visibility;
     if (visibility.mask_kind != MaskTensorKind::none) {
-      const long long offset = v.batch * visibility.mask_strides[0] + at.head * visibility.mask_strides[1] +
-                               at.query * visibility.mask_strides[2];
+      long long offset = v.batch * visibility.mask_strides[0] + at.head * visibility.mask_strides[1] +
+                         (kAnywhere ? v.first_query + at.query : at.query) * visibility.mask_strides[2];
+      if (kAnywhere && visibility.mask_last_keys != 0) {
+        const int first_key = v.band.keys - visibility.mask_columns;  // of column 0
+        offset -= first_key * visibility.mask_strides[3];
+        mask_from = max(first_key, 0);
+      }
       const int size = visibility.mask_kind == MaskTensorKind::boolean        ? 1
                        : visibility.mask_kind == MaskTensorKind::additive_f32 ? 4
                                                                               : 2;
@@ -95,7 +101,7 @@ struct OptionScores {
       const int distance = query + band.offset - key;
       s -= slope * static_cast<float>(distance < 0 ? -distance : distance);
     }
-    if (p.visibility.mask_kind != MaskTensorKind::none) {
+    if (p.visibility.mask_kind != MaskTensorKind::none && key >= mask_from) {
       const float add = additive_mask(p, mask, key);
       if (add == minus_infinity()) return add;  // hidden, whatever s is
       s += add;
@@ -112,18 +118,18 @@ __device__ inline bool is_low(const Params& p, float lse) {
          p.visibility.mask_kind >= MaskTensorKind::additive_f32;
 }
 // Of every step-th key from the first on.
-template <class T>
-__device__ inline float largest_additive(const Params& p, const BlockView<T>& v, RowIndex at, int first,
-                                         int step) {
+template <class T, bool kAnywhere>
+__device__ inline float largest_additive(const Params& p, const BlockView<T, kAnywhere>& v, RowIndex at,
+                                         int first, int step) {
   const OptionScores row(p, v, at);
   const KeyRange range = key_range(v.band, at.query, at.query);
   float largest = minus_infinity();
   for (int key = range.begin + first; key < range.end; key += step)
-    largest = fmaxf(largest, additive_mask(p, row.mask, key));
+    if (key >= row.mask_from) largest = fmaxf(largest, additive_mask(p, row.mask, key));
   return largest;
 }
-template <class T>
-__device__ inline float log_sum_exp(const Params& p, const BlockView<T>& v, RowIndex at,
+template <class T, bool kAnywhere>
+__device__ inline float log_sum_exp(const Params& p, const BlockView<T, kAnywhere>& v, RowIndex at,
                                     const SoftmaxState& state) {
   const float lse = log_sum_exp(state);
   return is_low(p, lse) ? largest_additive(p, v, at, 0, 1) : lse;

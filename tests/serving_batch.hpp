@@ -3,16 +3,18 @@
 // needs are -1.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "cases/gates.hpp"
 #include "oracle/oracle.hpp"
-#include "support.hpp"
 
-namespace tessera::testing_cpu {
+namespace tessera::testing_serving {
 
 // Memory of one tensor [a, b, rows, columns], contiguous and NaN at first.
 class Memory {
@@ -109,7 +111,7 @@ inline Bits alone(const Shape& s, std::vector<Sequence>& batch, const tessera_de
     p.value = each.value.tensor();
     p.output = output.tensor();
     p.lse = lse.without_columns();
-    EXPECT_EQ(tessera_attend(&p, &device), TESSERA_OK) << tessera_last_error();
+    EXPECT_EQ(cases::attend_with_library(p, device), "");
     bits.emplace_back();
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t i = 0; i < each.rows; ++i) bits.back().push_back(bits_of(output, lse, h, i));
@@ -161,15 +163,19 @@ class Together {
   Together& operator=(const Together&) = delete;
 
   Bits run(const tessera_device& device) {
-    EXPECT_EQ(tessera_attend(&problem, &device), TESSERA_OK) << tessera_last_error();
-    Bits bits;
+    EXPECT_EQ(cases::attend_with_library(problem, device), "");
+    return bits();
+  }
+  // Of the results as they are.
+  Bits bits() {
+    Bits all;
     for (std::size_t i = 0; i + 1 < offsets_.size(); ++i) {
-      bits.emplace_back();
+      all.emplace_back();
       for (std::int64_t h = 0; h < shape_.heads; ++h)
         for (std::int64_t r = offsets_[i]; r < offsets_[i + 1]; ++r)
-          bits.back().push_back(bits_of(output, lse, h, r));
+          all.back().push_back(bits_of(output, lse, h, r));
     }
-    return bits;
+    return all;
   }
 
  private:
@@ -237,4 +243,4 @@ class Together {
   std::vector<std::int32_t>& table() { return table_; }
 };
 
-}  // namespace tessera::testing_cpu
+}  // namespace tessera::testing_serving

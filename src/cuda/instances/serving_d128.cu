@@ -1,0 +1,6 @@
+#include "cuda/serving/instance.hpp"
+
+namespace tessera::cuda::serving {
+template Functions functions<Element::f16, 128, 128>();
+template Functions functions<Element::bf16, 128, 128>();
+}  // namespace tessera::cuda::serving

@@ -1,0 +1,51 @@
+// What an instance file compiles: the kernels of one dtype and head dim.
+#pragma once
+
+#include "cuda/ptx/pdl.hpp"
+#include "cuda/serving/dispatch.hpp"
+#include "cuda/serving/kernel.hpp"
+#include "cuda/serving/merge.hpp"
+
+namespace tessera::cuda::serving {
+
+#if defined(__CUDA_ARCH__)
+inline constexpr int kArch = __CUDA_ARCH__ / 10;
+#else
+inline constexpr int kArch = 80;  // the host pass of the compiler: launch bounds mean nothing there
+#endif
+
+__device__ inline void let_next_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::launch_dependents();
+#endif
+}
+
+template <Element kElement, int kDim, int kValueDim, Variant kVariant>
+__global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).tile.threads(),
+                                  config_for(kArch, kDim, kValueDim, kVariant).tile.min_blocks)
+    attend(const __grid_constant__ ServingParams d) {
+  extern __shared__ __align__(1024) char shared[];
+  let_next_start();
+  attend_run<config_for(kArch, kDim, kValueDim, kVariant), tile::ElementType<kElement>>(d, shared);
+}
+
+template <Element kElement, int kValueDim>
+__global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_constant__ ServingParams d) {
+  __shared__ Slots<kValueDim> slots;
+  __shared__ long long search[8];
+  let_next_start();
+  merge_sequence<tile::ElementType<kElement>, kValueDim>(d, &slots, search);
+}
+
+template <Element kElement, int kDim, int kValueDim>
+Functions functions() {
+  Functions f;
+  f.attend[Variant::few] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::few>);
+  if constexpr (has_more(kDim))
+    f.attend[Variant::more] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::more>);
+  // It does not depend on the keys' dim: compiled once.
+  if constexpr (kDim == kValueDim) f.merge = reinterpret_cast<const void*>(merge<kElement, kValueDim>);
+  return f;
+}
+
+}  // namespace tessera::cuda::serving

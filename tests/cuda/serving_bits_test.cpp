@@ -1,0 +1,182 @@
+// Ragged and paged batches on a GPU, bit for bit: an entry gives what it gives as the only one of its batch,
+// in any company and from pages of any size, and nothing that no row sees is read. That those bits are right,
+// list_test says.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "cases/gpu/memory.hpp"
+#include "core/tensors.hpp"
+#include "support.hpp"
+#include "tests/serving_batch.hpp"
+
+namespace tessera::testing_cuda {
+namespace {
+
+using namespace testing_serving;
+
+// Few rows and many, up to the kernels' tiles and beyond; lengths around pages and pieces, and the least.
+std::vector<Sequence> sequences(const Shape& s) {
+  constexpr std::int64_t kRowsKeys[][2] = {{1, 300}, {0, 50},  {5, 5},  {70, 130}, {1, 0},   {1, 1},
+                                           {3, 2},   {20, 7},  {1, 16}, {1, 785},  {2, 129}, {9, 64},
+                                           {65, 65}, {1, 900}, {0, 0},  {130, 63}, {64, 321}};
+  std::vector<Sequence> all;
+  unsigned seed = 1;
+  for (const auto& [rows, keys] : kRowsKeys) all.emplace_back(s, rows, keys, seed++);
+  return all;
+}
+
+tessera_mask mask_of(std::int64_t left) {
+  return {TESSERA_ALIGN_BOTTOM_RIGHT, 0, left, 0, TESSERA_TENSOR_NONE};
+}
+
+struct Named {
+  const char* name;
+  Shape shape;
+};
+void PrintTo(const Named& n, std::ostream* out) { *out << n.name; }
+
+class ServingBits : public testing::TestWithParam<Named> {
+ protected:
+  void SetUp() override { SKIP_WITHOUT_GPU(); }
+
+  const Shape& shape() const { return GetParam().shape; }
+  Bits alone(std::vector<Sequence>& batch) const {
+    Bits bits;
+    for (std::size_t n = 0; n < batch.size(); ++n)
+      bits.push_back(Together(shape(), batch, {{n}}).run(gpu_device())[0]);
+    return bits;
+  }
+  void expect_same(const Bits& one_by_one, std::vector<Sequence>& batch, const Company& company) const {
+    const Bits together = Together(shape(), batch, company).run(gpu_device());
+    for (std::size_t i = 0; i < company.order.size(); ++i) {
+      const std::size_t n = company.order[i];
+      EXPECT_TRUE(one_by_one[n] == together[i])
+          << "pages of " << company.page << ": entry " << n << " (" << batch[n].rows << " rows, "
+          << batch[n].keys << " keys) at place " << i;
+    }
+  }
+};
+
+TEST_P(ServingBits, AreThoseOfTheEntryAlone) {
+  std::vector<Sequence> batch = sequences(shape());
+  const Bits expected = alone(batch);
+  std::vector<std::size_t> order(batch.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (const std::int64_t page : {0, 1, 16, 48, 64, 784}) expect_same(expected, batch, {order, page});
+  std::reverse(order.begin(), order.end());
+  expect_same(expected, batch, {order, 16, 3, 5, 0});  // rows of no entry, as in a bucket
+  expect_same(expected, batch, {order, 0, 0, 70});
+  expect_same(expected, batch, {{13}, 64, 0, 0, 2000});  // room for far more keys
+  expect_same(expected, batch, {{15, 0, 15, 9}, 16, 0, 0, 1});
+}
+
+TEST_P(ServingBits, RowsOfNoEntryAreCleared) {
+  std::vector<Sequence> batch = sequences(shape());
+  for (const Company& company : {Company{{2, 4}, 16, 3, 5, 0}, Company{{}, 0, 4, 0, 0},
+                                 Company{{1}, 16, 0, 2, 0}, Company{{15}, 0, 66, 66, 0}}) {
+    Together together(shape(), batch, company);
+    together.run(gpu_device());
+    std::int64_t owned = 0;
+    for (const std::size_t n : company.order) owned += batch[n].rows;
+    const std::vector<unsigned char> zeros(together.output.row_bytes(), 0);
+    for (std::int64_t h = 0; h < shape().heads; ++h) {
+      for (std::int64_t r = 0; r < together.all_rows(); ++r) {
+        if (r >= company.rows_before && r < company.rows_before + owned) continue;
+        EXPECT_EQ(std::memcmp(together.output.row(0, h, r), zeros.data(), zeros.size()), 0) << r;
+        float lse = 0;
+        std::memcpy(&lse, together.lse.row(0, h, r), sizeof lse);
+        EXPECT_EQ(lse, -INFINITY) << r;
+      }
+    }
+  }
+}
+
+std::size_t bytes_of(const tessera_tensor& t) {
+  std::int64_t last = 0;
+  for (std::int32_t d = 0; d < t.rank; ++d) last += (t.shape[d] - 1) * t.strides[d];
+  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
+}
+
+// The tensors of a batch on the GPU, to be changed there.
+struct OnDevice {
+  core::PerTensor<gpu::Memory> memory;
+  tessera_attention problem;
+
+  explicit OnDevice(const tessera_attention& host) : problem(host) {
+    core::for_each_tensor(problem, [&](const core::TensorField& field, tessera_tensor& t) {
+      if (t.data == nullptr) return;
+      EXPECT_TRUE(gpu::Memory::allocate(0, bytes_of(t), &memory[field.id]).ok());
+      EXPECT_TRUE(memory[field.id].upload(t.data, bytes_of(t)).ok());
+      t.data = memory[field.id].data();
+    });
+  }
+};
+
+// Captured when every entry was empty, a graph serves every batch of its size: whatever changes from step to
+// step is in device memory.
+TEST(ServingGraph, OneServesEveryLength) {
+  SKIP_WITHOUT_GPU();
+  const Shape s{4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0};
+  std::vector<Sequence> batch;
+  batch.emplace_back(s, 1, 2900, 1);
+  batch.emplace_back(s, 70, 321, 2);
+  batch.emplace_back(s, 1, 0, 3);
+  batch.emplace_back(s, 0, 50, 4);
+  for (const std::int64_t page : {0, 16}) {
+    Together together(s, batch, {{0, 1, 2, 3}, page, 0, 8, 3});
+    const Bits expected = together.run(gpu_device());
+    OnDevice there(together.problem);
+    const bool paged = page > 0;
+    gpu::Memory& keys = there.memory[paged ? core::TensorId::key_lengths : core::TensorId::key_offsets];
+    gpu::Memory& rows = there.memory[core::TensorId::query_offsets];
+    ASSERT_TRUE(keys.fill(0, keys.bytes()).ok() && rows.fill(0, rows.bytes()).ok());
+    gpu::Stream stream;
+    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
+    tessera_device device = gpu_device();
+    device.stream = stream.get();
+    gpu::Graph graph;
+    const core::Status captured = gpu::Graph::capture(
+        stream,
+        [&] {
+          return tessera_attend(&there.problem, &device) == TESSERA_OK
+                     ? core::Status{}
+                     : core::Status{TESSERA_INTERNAL, tessera_last_error()};
+        },
+        &graph);
+    ASSERT_TRUE(captured.ok()) << captured.message;
+    const auto replay = [&] {
+      ASSERT_TRUE(graph.replay(stream).ok() && stream.synchronize().ok());
+      for (auto& [id, host] :
+           {std::pair{core::TensorId::output, &together.output}, {core::TensorId::lse, &together.lse}}) {
+        const tessera_tensor t = host->tensor();
+        ASSERT_TRUE(there.memory[id].download(t.data, bytes_of(t)).ok());
+      }
+    };
+    replay();  // nobody owns a row
+    float lse = 0;
+    std::memcpy(&lse, together.lse.row(0, 3, 70), sizeof lse);
+    EXPECT_EQ(lse, -INFINITY);
+    const tessera_tensor& lengths = paged ? together.problem.key_lengths : together.problem.key_offsets;
+    ASSERT_TRUE(keys.upload(lengths.data, keys.bytes()).ok());
+    ASSERT_TRUE(rows.upload(together.problem.query_offsets.data, rows.bytes()).ok());
+    replay();
+    EXPECT_TRUE(together.bits() == expected) << "pages of " << page;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ServingBits,
+    testing::Values(Named{"d64", {4, 2, 64, 64, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+                    Named{"d64_window", {4, 1, 64, 64, TESSERA_F16, mask_of(37), 0}},
+                    Named{"d128_softcap", {6, 2, 128, 128, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 20}},
+                    Named{"d128", {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+                    Named{"d72_v40", {3, 1, 72, 40, TESSERA_F16, mask_of(37), 0}},
+                    Named{"d192_v128", {2, 1, 192, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+                    Named{"d256", {2, 2, 256, 256, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0}},
+                    Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
+                    Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+}  // namespace
+}  // namespace tessera::testing_cuda
