@@ -80,15 +80,23 @@ struct Work {
   std::int64_t pieces, blocks;
 };
 
+// The most that a sequence takes of the line, however many others its entry has: with a share of one piece
+// that may be almost twice as long as the keys.
+std::int64_t longest_sequence(int tiles) {
+  std::int64_t longest = 0;
+  for (int shift = kLeastShift;; ++shift) {
+    const std::int64_t piece = std::int64_t{1} << shift;
+    longest = std::max(longest, std::max<std::int64_t>(divide_up(tiles, piece), 1) * (piece + 1));
+    if (piece >= tiles) return longest;
+  }
+}
+
 // The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
-// piece of a sequence that another began.
-std::int64_t slots_of(const Work& w, int few_pieces) {
-  // Pieces take no more of the line than that, and no piece takes less than the least.
-  const Cut longest = cut(w.tiles, few_pieces, w.most_pieces);
-  constexpr std::int64_t kLeast = 1 << kLeastShift;
-  const std::int64_t line =
-      w.sequences * (std::int64_t{w.tiles} * (kLeast + 1) / kLeast + 2 * longest.cost());
-  return 1 + std::min<std::int64_t>(w.most_pieces - 1, (line / w.blocks + 1) / (kLeast + 1) + 1);
+// piece of a sequence that another began, of which none takes less of the line than the least.
+std::int64_t slots_of(const Work& w) {
+  constexpr std::int64_t kLeastCost = (1 << kLeastShift) + 1;
+  const std::int64_t stretch = w.sequences * longest_sequence(w.tiles) / w.blocks + 1;
+  return 1 + std::min<std::int64_t>(w.most_pieces - 1, stretch / kLeastCost + 1);
 }
 
 // As many as run at once, or a few less where each can then have whole sequences, or whole parts of one:
@@ -150,11 +158,11 @@ ServingParams params_of(const core::Problem& p, const Config& c, const Route& ro
   d.whole_chunks = keys_of_16_bytes(p) ? 1 : 0;
   d.changes_scores = plain_scores(p) && d.problem.units.first == 1.0f ? 0 : 1;
   // Of an entry, which may have any number of sequences, or of one of as many as all entries have.
-  const int few = share_of_pieces(kFewPieces, static_cast<int>(w.entry_sequences));
-  d.few_pieces = p.query_offsets ? kFewPieces : few;
+  d.few_pieces =
+      p.query_offsets ? kFewPieces : share_of_pieces(kFewPieces, static_cast<int>(w.entry_sequences));
   d.most_pieces = p.query_offsets ? (c.shares_rows() ? kMostPieces : kMostLargePieces) : w.most_pieces;
   d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
-  d.slots = static_cast<int>(slots_of(w, few));
+  d.slots = static_cast<int>(slots_of(w));
   return d;
 }
 
