@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "cuda/estimate.hpp"
@@ -48,6 +49,30 @@ core::Status supports(const core::Problem& p) {
                                          p.queries * p.heads, kMaxLength));
   }
   return {};
+}
+
+// What a problem gets on a GPU of this arch.
+struct Choice {
+  HeadDims dims;
+  Variant variant;
+  Config config;
+  std::int64_t row_tiles;  // of a K/V head
+};
+
+Choice choice_of(const core::Problem& p, int code_arch, Variant variant) {
+  Choice choice{};
+  choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
+  choice.variant = variant;
+  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, variant);
+  choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
+  return choice;
+}
+
+Choice choice_for(const core::Problem& p, int code_arch) {
+  const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
+  const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
+  return choice_of(p, code_arch,
+                   packed_rows(p) <= few.rows() || !has_more(dims.dim) ? Variant::few : Variant::more);
 }
 
 // Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there.
@@ -109,7 +134,13 @@ std::int64_t blocks_of(std::int64_t at_once, std::int64_t sequences, std::int64_
   return 10 * even >= 9 * most ? even : most;
 }
 
-// Of one launch: `variant`, for entries with so many packed rows.
+// Which entries a launch is for: those with so many packed rows; and whether rows that no entry owns are,
+// too.
+struct Route {
+  int least_rows, most_rows;
+  bool clears;
+};
+
 Work work_of(const core::Problem& p, const Config& c, const Route& route, int sms) {
   Work w{};
   const std::int64_t most_rows = std::min<std::int64_t>(packed_rows(p), route.most_rows);
@@ -166,31 +197,14 @@ ServingParams params_of(const core::Problem& p, const Config& c, const Route& ro
   return d;
 }
 
-core::Status prepare(const core::Problem& p, const core::Device& device,
-                     std::shared_ptr<const core::Prepared>* out) {
-  auto made = std::make_shared<Steps>();
-  Added added;
-  if (core::Status s = add_steps(p, gpu_of(device), kEveryEntry, made.get(), &added); !s.ok()) return s;
-  *out = made;
-  core::Status status = made->finish(gpu_of(device).index, added.blocks, [sizes = core::Sizes(p), added] {
-    return words(sizes, added.choice, added.pieces, added.blocks);
-  });
-  made->splits = static_cast<std::int32_t>(added.pieces);
-  made->threads = added.choice.config.tile.threads();  // not the second kernel's
-  return status;
-}
-
-Choice choice_of(const core::Problem& p, int code_arch, Variant variant) {
-  Choice choice{};
-  choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  choice.variant = variant;
-  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, variant);
-  choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
-  return choice;
-}
-
 // Blocks that share the rows of a sequence in the second kernel.
 constexpr int kMergeRows = 8;
+
+// What was launched, for people.
+struct Added {
+  Choice choice;
+  std::int64_t pieces = 1, blocks = 1;
+};
 
 // The two kernels of one variant.
 void add_launches(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice, const Route& route,
@@ -228,36 +242,40 @@ void add_launches(const core::Problem& p, const runtime::Gpu& gpu, const Choice&
   *added = {choice, work.pieces, work.blocks};
 }
 
-}  // namespace
-
-Choice choice_for(const core::Problem& p, int code_arch) {
-  const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
-  return choice_of(p, code_arch,
-                   packed_rows(p) <= few.rows() || !has_more(dims.dim) ? Variant::few : Variant::more);
-}
-
 // Where entries may have any number of rows, each variant gets those that it would get alone.
-core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, const Route& route, Steps* steps,
-                       Added* added) {
+core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Added* added) {
   const Functions& functions = functions_for(p)[row_of(p.dim, p.value_dim)];
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(functions.attend.of(Variant::few), gpu.index, &arch);
       !s.ok())
     return s;
   const Choice whole = choice_for(p, arch);
-  Route rest = route;
+  Route rest{1, std::numeric_limits<int>::max(), true};
   if (p.query_offsets && whole.variant == Variant::more) {
     const Choice few = choice_of(p, arch, Variant::few);
-    rest.least_rows = few.config.rows() + 1;
-    rest.clears = false;
-    Route first = route;
-    first.most_rows = few.config.rows();
-    add_launches(p, gpu, few, first, arch, steps, added);
+    const int most = few.config.rows();
+    add_launches(p, gpu, few, {1, most, true}, arch, steps, added);
+    rest = {most + 1, rest.most_rows, false};
   }
-  if (rest.most_rows >= rest.least_rows) add_launches(p, gpu, whole, rest, arch, steps, added);
+  add_launches(p, gpu, whole, rest, arch, steps, added);
   return {};
 }
+
+core::Status prepare(const core::Problem& p, const core::Device& device,
+                     std::shared_ptr<const core::Prepared>* out) {
+  auto made = std::make_shared<Steps>();
+  Added added;
+  if (core::Status s = add_steps(p, gpu_of(device), made.get(), &added); !s.ok()) return s;
+  *out = made;
+  core::Status status = made->finish(gpu_of(device).index, added.blocks, [sizes = core::Sizes(p), added] {
+    return words(sizes, added.choice, added.pieces, added.blocks);
+  });
+  made->splits = static_cast<std::int32_t>(added.pieces);
+  made->threads = added.choice.config.tile.threads();  // not the second kernel's
+  return status;
+}
+
+}  // namespace
 
 core::Kernel production_row() {
   core::Kernel row;
