@@ -26,7 +26,8 @@ const std::set<std::string> kHostHeaders = {
     "cuda/decode/choose.hpp",   "cuda/ladder/rows.hpp",        "cuda/mask/plan.hpp",
     "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
     "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
-    "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp"};
+    "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
+    "cuda/sm90/entries.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -58,7 +59,7 @@ const std::vector<Folder> kArchs = {
      "compute_90a",
      "cuda/sm90/instance.hpp",
      {"attend<Element::bf16, 64, 64, Variant::plain>", "attend<Element::f16, 64, 64, Variant::general>",
-      "attend_split<Element::f16, 64, 64, Variant::narrow>"}},
+      "attend_split<Element::f16, 64, 64, Variant::narrow>", "attend_entries<Element::f16, 128, 128>"}},
     {"sm90_f32",
      "compute_90a",
      "cuda/sm90_f32/instance.hpp",

@@ -18,6 +18,7 @@ struct Config {
   int teams = 1;          // of so many consumers, each with row tiles and shared memory of its own
   bool strips = false;    // the last 16 columns stand apart: see strips.hpp
   int mask_bytes = 0;     // for a mask tensor: a slot or two of what a key tile needs of it
+  bool entries = false;   // of a ragged or paged batch: see entries_producer.hpp
 
   // How K and V come and go: see shared.hpp.
   TESSERA_CONSTEXPR bool joint() const { return !overlap; }
@@ -41,8 +42,9 @@ struct Config {
   // for those who compile for the host alone.
   TESSERA_CONSTEXPR int shared_bytes() const {
     return teams * (consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024) + mask_bytes +
-           walk_bytes();
+           walk_bytes() + entry_bytes();
   }
+  TESSERA_CONSTEXPR int entry_bytes() const { return entries ? 1024 : 0; }                   // entry_task.hpp
   TESSERA_CONSTEXPR int walk_bytes() const { return mask_bytes > 0 ? consumers * 128 : 0; }  // mask_walk.hpp
   // The register file holds 64 K registers; a block is alone on its SM.
   // A producer that asks a mask tensor has more to remember.

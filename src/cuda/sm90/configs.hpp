@@ -15,9 +15,10 @@ enum class Variant {
   alibi,    // 128 rows, and nothing but ALiBi changes scores
   softcap,  // the same with softcap alone
   general,  // every option, 128 rows a block
+  entries,  // ragged and paged batches: as plain, or tall at head dim 64
 };
-inline constexpr int kVariants = 8;
-TESSERA_CONSTEXPR bool takes_options(Variant v) { return v >= Variant::alibi; }
+inline constexpr int kVariants = 9;
+TESSERA_CONSTEXPR bool takes_options(Variant v) { return v >= Variant::alibi && v <= Variant::general; }
 TESSERA_CONSTEXPR bool splits_keys(Variant v) { return v == Variant::split || v == Variant::narrow; }
 
 inline constexpr HeadDims kHeadDims[] = {{64, 64},   {80, 80},   {96, 96},  {128, 128},
@@ -44,7 +45,8 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
             .ping_pong = false,
             .overlap = false,
             .teams = 2};
-  if (variant == Variant::tall || (dim == 64 && takes_options(variant)))
+  const bool entries = variant == Variant::entries;
+  if (variant == Variant::tall || (dim == 64 && (takes_options(variant) || entries)))
     return {.dim = dim,
             .value_dim = value_dim,
             .consumers = 4,
@@ -54,7 +56,8 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
             .overlap = false,
             .ahead = dim == 64,
             .strips = dim == 80,
-            .mask_bytes = mask_bytes};
+            .mask_bytes = mask_bytes,
+            .entries = entries};
   if (changes)
     return {.dim = dim,
             .value_dim = value_dim,
@@ -69,12 +72,14 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
             .value_dim = value_dim,
             .keys = dim == 256 ? 80 : 96,
             .overlap = value_dim <= 128,
-            .ahead = value_dim > 128};
+            .ahead = value_dim > 128,
+            .entries = entries};
   return {.dim = dim,
           .value_dim = value_dim,
           .stages = dim == 80 ? 3 : 2,
           .overlap = dim != 64,
-          .strips = dim == 80};
+          .strips = dim == 80,
+          .entries = entries};
 }
 TESSERA_CONSTEXPR SplitConfig split_config_for(int dim, int value_dim, Variant variant) {
   return {.dim = dim,

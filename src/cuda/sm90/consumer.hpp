@@ -45,7 +45,7 @@ struct Consumer {
   __device__ int& suspect() const { return shared.suspect[ptx::thread_x() / 32 % (4 * C.consumers)]; }
   __device__ int first_row(const TileIndex& at) const { return at.row_tile * C.rows() + 64 * warpgroup; }
   // The row tile that was taken last, or the one before it.
-  __device__ const Task& task(unsigned before = 0) const {
+  __device__ const TaskOf<C>& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
   __device__ typename Policy::Factor factor() const { return {Policy::factor(p.problem)}; }
@@ -82,11 +82,15 @@ struct Consumer {
   __device__ bool sees_all(int tile) const { return tile >= unmasked.x && tile < unmasked.y; }
   __device__ void hide(Scores<C>& s, int tile) const {
     const TileIndex at = task().at;
-    hide_by_position<C>(s, p.problem, at, first_row(at), tile);
+    if constexpr (C.entries) {
+      hide_by_band<C>(s, task().band(p.problem), task().queries, first_row(at), tile);
+    } else {
+      hide_by_position<C>(s, p.problem, at, first_row(at), tile);
+    }
   }
   // Of the thread's first row, on the key axis; the second stands 8 behind it.
   __device__ int position() const {
-    const Task& now = task();
+    const auto& now = task();
     return first_row(now.at) + ptx::thread_x() % 128 / 32 * 16 + ptx::thread_x() % 32 / 4 + now.offset;
   }
   __device__ static int thread_key(int tile) { return tile * C.keys + 2 * (ptx::thread_x() % 4); }
@@ -396,7 +400,7 @@ struct Consumer {
         start_first(first);
         attend_in_turn(range, first, rows, o);
       }
-      write(task().at, rows, o);
+      write(task(), rows, o);
     }
   }
 
@@ -407,6 +411,8 @@ struct Consumer {
     Output<C> o;
     KeyTiles range;
     bool more = enter(range);
+    if constexpr (C.entries)
+      if (!more) return;  // of a ragged batch there may be less than a row tile for every block
     start_first(first);
     // Behind the last row tile come scores of whatever is in shared memory, which nobody looks at: products
     // that are not always issued would make the compiler lose sight of which registers they use.
@@ -416,27 +422,42 @@ struct Consumer {
       leave(range);
       more = enter(range);
       start_first(first, more);
-      write(task(1).at, rows, o);
+      write(task(1), rows, o);
     }
     ptx::wgmma_wait<0>();
     ptx::pin(first);
   }
 
-  __device__ void write(const TileIndex& at, RowState& rows, const Output<C>& o) const {
+  __device__ void write(const TaskOf<C>& of, RowState& rows, const Output<C>& o) const {
     ptx::wait_for_dependencies();
-    if (write_output<C, T>(p.problem, at, first_row(at), rows, o) && ptx::thread_x() % 32 == 0) suspect() = 1;
+    bool wrong;
+    if constexpr (C.entries) {
+      wrong = write_entry<C, T>(p.problem, of, first_row(of.at), rows, o);
+    } else {
+      wrong = write_output<C, T>(p.problem, of.at, first_row(of.at), rows, o);
+    }
+    if (wrong && ptx::thread_x() % 32 == 0) suspect() = 1;
+  }
+
+  // What memory or the sizes say of a row tile's entry; of a ragged batch the task itself.
+  __device__ int queries_of(const TaskOf<C>& of) const {
+    if constexpr (C.entries) return of.queries;
+    return tile::Sequence{p.problem, of.at.batch}.queries();
+  }
+  __device__ tile::Band band_of(const TaskOf<C>& of) const {
+    if constexpr (C.entries) return of.band(p.problem);
+    return tile::Sequence{p.problem, of.at.batch}.band();
   }
 
   // Takes the next row tile and works out its key tiles, while Q is on the way. False if there is none.
   __device__ bool enter(KeyTiles& range) {
     TaskRing::wait(shared.task_there, task_count);
     ++task_count;
-    const Task& next = task();
+    const auto& next = task();
     if (next.at.row_tile < 0) return false;
     range = next.keys;
-    const tile::Sequence sequence{p.problem, next.at.batch};
-    const int last = sequence.queries() - 1, row = first_row(next.at);
-    const tile::KeyRange seen = tile::key_range(sequence.band(), min(row, last), min(row + 63, last));
+    const int last = queries_of(next) - 1, row = first_row(next.at);
+    const tile::KeyRange seen = tile::key_range(band_of(next), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     policy.enter(p.problem, next.at.batch, next.at.head);
     if constexpr (Policy::kMaskTensor) {
@@ -458,7 +479,14 @@ struct Consumer {
 
   // The warp's rows of all the row tiles, where something is wrong with what it wrote.
   __device__ void recompute() const {
-    if constexpr (Policy::kMaskTensor) {
+    if constexpr (C.entries) {
+      const EntryList& list = static_cast<const EntriesParams&>(p).list;
+      const int tiles = list.header->tiles;
+#pragma unroll 1
+      for (int n = 0; n < tiles; ++n)
+        if (list.tiles[n].block == static_cast<int>(blockIdx.x))
+          recompute({list.tiles[n].row_tile, list.tiles[n].head, list.entries[list.tiles[n].entry].batch});
+    } else if constexpr (Policy::kMaskTensor) {
       for_dealt(static_cast<const Sm90MaskParams&>(p), [&](const TileIndex& at) { recompute(at); });
     } else {
       for (Tiles again(p.schedule, team, C.teams); !again.done(); again.advance()) recompute(again.index());
@@ -466,7 +494,11 @@ struct Consumer {
   }
   __device__ void recompute(const TileIndex& at) const {
     const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-    recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
+    if constexpr (C.entries) {
+      recompute_suspects<T, false, true>(p.problem, at, first, first + 16);
+    } else {
+      recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);
+    }
   }
 };
 

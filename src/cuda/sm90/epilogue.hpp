@@ -5,6 +5,7 @@
 
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/registers.hpp"
+#include "cuda/sm90/entry_task.hpp"
 #include "cuda/sm90/fragments.hpp"
 #include "cuda/sm90/params.hpp"
 #include "cuda/tile/careful.hpp"
@@ -55,12 +56,14 @@ struct RowEnds {
   unsigned check[kRows] = {};  // not 0 when something that is not finite was written
 
   __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head)
+      : RowEnds(p, view, row, head, tile::Sequence{p, view.batch}.queries()) {}
+  // Of an entry with so many rows.
+  __device__ RowEnds(const Params& p, const tile::BlockView<T>& view, int row, int head, int queries)
       : out(tile::output_row(p, view, {row, head})),
         stride(p.output.strides.row),
         columns(p.sizes.value_dim) {
-    const tile::Sequence sequence{p, view.batch};
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < sequence.queries();
+    for (int r = 0; r < kRows; ++r) there[r] = row + 8 * r < queries;
   }
 
   // What the rows' whole sums say. Both rows at once: their steps, of which each waits for the one before,
@@ -148,17 +151,13 @@ struct RowEnds {
 
 // rows: the sums of single threads. True if one of the warp's rows is suspect.
 template <Config C, class T>
-__device__ inline bool write_output(const Params& p, const TileIndex& at, int first_row, tile::RowState& rows,
-                                    const Output<C>& o) {
-  // The thread's number is read anew: what is made of it would take registers all through the loop.
-  const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
-  const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  RowEnds<T, 2> ends(p, view, row, at.head);
+__device__ inline bool write_rows(const Params& p, const tile::BlockView<T>& view, RowEnds<T, 2>& ends,
+                                  int lane, int row, int head, tile::RowState& rows, const Output<C>& o) {
   tile::join_sums(rows);
   if constexpr (C.mask_bytes > 0) tile::end_row_max(rows, {p.units.factor});
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
-  ends.end(p, at.head, state);
-  if (lane % 4 == 0) ends.write_lse(p, view, row, at.head, state);
+  ends.end(p, head, state);
+  if (lane % 4 == 0) ends.write_lse(p, view, row, head, state);
   const bool low = C.mask_bytes > 0 && ends.low(p, view, state);
   ends.template write_all<C.value_dim>(0, lane, [&](int n) {
     Pairs<2> x = pairs_of<2>(o, n);
@@ -168,6 +167,30 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
     return x;
   });
   return __any_sync(0xffffffffu, ends.suspect() || low);
+}
+
+// The thread's number is read anew: what is made of it would take registers all through the loop.
+template <Config C, class T>
+__device__ inline bool write_output(const Params& p, const TileIndex& at, int first_row, tile::RowState& rows,
+                                    const Output<C>& o) {
+  const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
+  const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
+  RowEnds<T, 2> ends(p, view, row, at.head);
+  return write_rows<C, T>(p, view, ends, lane, row, at.head, rows, o);
+}
+// Of a ragged or paged batch.
+template <Config C, class T>
+__device__ inline bool write_entry(const Params& p, const EntryTask& task, int first_row,
+                                   tile::RowState& rows, const Output<C>& o) {
+  const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
+  tile::BlockView<T> view = {};
+  view.output = static_cast<T*>(p.output.data) + task.at.batch * p.output.strides.batch +
+                task.first_query * p.output.strides.row;
+  if (p.output.lse != nullptr)
+    view.lse = p.output.lse + task.at.batch * p.output.lse_strides.batch +
+               task.first_query * p.output.lse_strides.row;
+  RowEnds<T, 2> ends(p, view, row, task.at.head, task.queries);
+  return write_rows<C, T>(p, view, ends, lane, row, task.at.head, rows, o);
 }
 
 // The lse of a row, by one warp, where it is not yet what it should be (tile/score.hpp).
@@ -184,17 +207,18 @@ __device__ inline void correct_low_lse(const Params& p, const tile::BlockView<T>
 
 // Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
 // visible NaN was met stay what they are.
-template <class T, bool kMaskTensor = false>
+template <class T, bool kMaskTensor = false, bool kEntries = false>
 __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
   const int lane = ptx::thread_x() % 32;
-  const tile::BlockView<T> view = tile::block_view<T>(p, at.batch, at.head);
-  const tile::Sequence sequence{p, at.batch};
+  const auto view = tile::block_view<T, kEntries>(p, at.batch, at.head);
+  const tile::SequenceOf<kEntries> sequence{p, at.batch};
   for (int row = first; row < min(end, sequence.queries()); ++row) {
     const T* const out = tile::output_row(p, view, {row, at.head});
     bool suspect = false;
     for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
-    if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T>(p, at.batch, at.head, row);
-    if (kMaskTensor && view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
+    if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T, false, kEntries>(p, at.batch, at.head, row);
+    if constexpr (kMaskTensor)
+      if (view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
   }
 }
 

@@ -6,9 +6,22 @@
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/entries_producer.hpp"
 #include "cuda/sm90/producer.hpp"
 
 namespace tessera::cuda::sm90 {
+
+template <Config C>
+__device__ inline void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp) {
+  static_assert(C.teams == 1);
+  if (warp == 0) {
+    EntriesProducer<C>(p, shared).run();
+  } else if (warp == 1) {
+    Cutter<C>{shared}.run();
+  } else if (warp == 2 && threadIdx.x % 32 == 0) {
+    Scout<C>{p, shared}.run();
+  }
+}
 
 template <Config C, class T, class Policy>
 __device__ inline void attend_block(const Sm90Params& p, char* memory) {
@@ -23,13 +36,17 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   ptx::launch_dependents();
   // Whoever reads or writes global memory later awaits them later. (What rotates is ALiBi, whose slopes are
   // read.)
-  if (Policy::kEveryTile || Policy::kRotates || tile::reads_lengths(p.problem)) ptx::wait_for_dependencies();
+  if constexpr (!C.entries)
+    if (Policy::kEveryTile || Policy::kRotates || tile::reads_lengths(p.problem))
+      ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == C.warpgroups()) {
     ptx::give_registers<C.producer_registers()>();
     const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * C.warpgroups();
-    if constexpr (Policy::kMaskTensor) {
+    if constexpr (C.entries) {
+      produce_entries<C>(static_cast<const EntriesParams&>(p), shared[0], warp);
+    } else if constexpr (Policy::kMaskTensor) {
       if (warp == 0) {
         MaskProducer<C> producer{{p, shared[0], 0}};
         producer.run();

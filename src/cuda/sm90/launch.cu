@@ -23,14 +23,17 @@ std::array<Functions, kRows> functions_of(std::index_sequence<I...>) {
   return {functions<kElement, kHeadDims[I].dim, kHeadDims[I].value_dim>()...};
 }
 
-const void* function_for(bool bf16, const Choice& choice) {
+}  // namespace
+
+const void* function_for(const core::Problem& p, const Tiling& tiling, Variant variant) {
   static const auto of_f16 = functions_of<Element::f16>(std::make_index_sequence<kRows>());
   static const auto of_bf16 = functions_of<Element::bf16>(std::make_index_sequence<kRows>());
   std::size_t row = 0;
-  while (kHeadDims[row].dim != choice.tiling.dim || kHeadDims[row].value_dim != choice.tiling.value_dim)
-    ++row;
-  return (bf16 ? of_bf16 : of_f16)[row].of(choice.variant);
+  while (kHeadDims[row].dim != tiling.dim || kHeadDims[row].value_dim != tiling.value_dim) ++row;
+  return (p.dtype == TESSERA_BF16 ? of_bf16 : of_f16)[row].of(variant);
 }
+
+namespace {
 
 core::Status move_maps(TensorMap* query, TensorMap* key, TensorMap* value, const core::Addresses& at) {
   const runtime::Runtime& cuda = runtime::current();
@@ -126,7 +129,7 @@ core::Status make_step(const core::Problem& p, const Choice& choice, const mask:
   if (core::Status s = cuda.encode(boxes.value, gpu, &params.value); !s.ok()) return s;
   out->kernel = "sm90";
   out->pdl = true;
-  out->function = function_for(p.dtype == TESSERA_BF16, choice);
+  out->function = function_for(p, choice.tiling, choice.variant);
   if (core::Status s = set_params(p, choice, layout, boxes, params, gpu, out); !s.ok()) return s;
   if (splits_keys(choice.variant)) {
     out->grid[0] = static_cast<unsigned>(choice.row_tiles);

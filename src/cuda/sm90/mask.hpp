@@ -10,21 +10,26 @@
 
 namespace tessera::cuda::sm90 {
 
-// Keys that the rows do not see by position; first_row: of the warpgroup. The thread's rows and their band
-// are worked out anew each time: there is no register to keep them in through the tiles that need no masking.
+// Keys that the rows do not see by position; first_row: of the warpgroup, of so many rows of an entry. The
+// thread's rows and their band are worked out anew each time: there is no register to keep them in through
+// the tiles that need no masking.
 template <auto C>
-__device__ inline void hide_by_position(Scores<C>& s, const Params& p, const TileIndex& at, int first_row,
-                                        int tile) {
-  const tile::Sequence sequence{p, at.batch};
-  const tile::Band band = sequence.band();
+__device__ inline void hide_by_band(Scores<C>& s, const tile::Band& band, int queries, int first_row,
+                                    int tile) {
   const int lane = ptx::thread_x() % 32, key0 = tile * C.keys + 2 * (lane % 4);
   const int row = first_row + ptx::thread_x() % 128 / 32 * C.warp_rows() + lane / 4;
 #pragma unroll
   for (int r = 0; r < C.thread_rows(); ++r) {
-    const int position = min(row + 8 * r, sequence.queries() - 1) + band.offset;
+    const int position = min(row + 8 * r, queries - 1) + band.offset;
     tile::PlainScores::hide(s, r, position - band.left - key0,
                             min(position + band.right + 1, band.keys) - key0);
   }
+}
+template <auto C>
+__device__ inline void hide_by_position(Scores<C>& s, const Params& p, const TileIndex& at, int first_row,
+                                        int tile) {
+  const tile::Sequence sequence{p, at.batch};
+  hide_by_band<C>(s, sequence.band(), sequence.queries(), first_row, tile);
 }
 
 template <int kGroups>

@@ -3,6 +3,7 @@
 
 #include "cuda/params.hpp"
 #include "cuda/ptx/tma.hpp"
+#include "cuda/sm90/entry_list.hpp"
 #include "cuda/sm90/schedule.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -28,6 +29,17 @@ struct Sm90MaskParams : Sm90Params {
   int moves[3];       // additive: 1, or 0 where it is the same for every row, head, batch entry
   long long copy_at;  // where in the workspace the copy is that TMA reads; 0: the tensor itself
   int* dealt;         // how many row tiles were dealt out, then to which block each (dealt.hpp); or null
+};
+
+// Of a ragged or paged batch. K and V come in boxes that each lie in one page.
+struct EntriesParams : StripParams {
+  EntryList list;
+  int box_rows;
+  int boxes;        // of a key tile, one below the other
+  int query_batch;  // 1: the rows of batch entries lie apart; 0: one behind the other
+  int key_batch;    // the same of keys that are not in pages
+  int has_strips;
+  int outer;  // pages that there are, or batch entries, or 1: as the maps of K and V have it
 };
 
 }  // namespace tessera::cuda::sm90

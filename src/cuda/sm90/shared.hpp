@@ -4,19 +4,13 @@
 
 #include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/config.hpp"
+#include "cuda/sm90/entry_task.hpp"
 #include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/walk.hpp"
 #include "cuda/tile/ring.hpp"
 
 namespace tessera::cuda::sm90 {
 
-// A row tile to be computed; row tile -1: there are no more.
-struct Task {
-  TileIndex at;
-  KeyTiles keys;
-  int rotation = 0;  // of its key tiles (walk.hpp)
-  int offset = 0;    // query i stands at position i + offset
-};
 // At most three at a time are in use: the newest is made known while one is at work and the output of the one
 // before that is still to be written.
 inline constexpr int kTasks = 4;
@@ -37,7 +31,7 @@ struct Shared {
   tile::Barrier key_full[C.stages], key_empty[C.stages];
   tile::Barrier value_full[C.stages], value_empty[C.stages];  // unused where they are joint
   tile::Barrier task_there[kTasks];
-  Task task[kTasks];
+  TaskOf<C> task[kTasks];
   int suspect[4 * C.consumers];  // a warp wrote something that is not finite: see tile/careful.hpp
 
   // Where there is a mask tensor: its ring, of which slots stand behind all this; of the key tile in a slot
@@ -46,6 +40,8 @@ struct Shared {
   tile::Barrier mask_full[kMostMaskSlots], mask_empty[kMostMaskSlots];
   int note[C.stages];
   KeyTiles part[kTasks][C.consumers];
+
+  EntryPart<C.entries, C.stages> entry;
 
   __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
   __device__ WalkStates<C>& walk_states() {
@@ -82,6 +78,7 @@ __device__ inline void start_barriers(Shared<C>& shared) {
       shared.mask_empty[s].init(128 * C.consumers);
     }
   }
+  if constexpr (C.entries) shared.entry.start();
   ptx::barrier_init_fence();
 }
 

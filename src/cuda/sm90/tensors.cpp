@@ -19,13 +19,18 @@ struct Dimension {
   std::int64_t extent, stride;
 };
 
-core::Status check(const core::Problem& p, std::string_view name, const core::Tensor4& t, std::int64_t heads,
-                   std::int64_t rows) {
+// Of a tensor: batch entries or pages, heads, rows.
+struct Extents {
+  std::int64_t outer, heads, rows;
+};
+
+core::Status check(const core::Problem& p, std::string_view name, const core::Tensor4& t, const Extents& n) {
   if (reinterpret_cast<std::uintptr_t>(t.data) % kAlignment != 0)
     return core::unsupported(fmt::format("{} does not start at a multiple of {} bytes", name, kAlignment));
   const std::int64_t size = core::dtype_size(p.dtype);
-  for (const Dimension& d : {Dimension{"row", rows, t.row_stride}, Dimension{"head", heads, t.head_stride},
-                             Dimension{"batch", p.batch, t.batch_stride}}) {
+  for (const Dimension& d :
+       {Dimension{"row", n.rows, t.row_stride}, Dimension{"head", n.heads, t.head_stride},
+        Dimension{"batch", n.outer, t.batch_stride}}) {
     if (d.extent == 0)
       return core::unsupported(fmt::format("{} has nothing along its {} dimension", name, d.name));
     if (d.extent == 1) continue;  // never used, and frameworks set it to anything
@@ -40,37 +45,47 @@ core::Status check(const core::Problem& p, std::string_view name, const core::Te
 }
 
 runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::int64_t columns,
-                           std::int64_t heads, std::int64_t rows, int box_rows) {
+                           const Extents& n, int box_rows) {
   // The encoder looks at every stride, also where there is one element.
   const auto bytes = [&](std::int64_t extent, std::int64_t stride) {
     return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.dtype) : kAlignment);
   };
   return {t.data,
           element_of(p.dtype),
-          {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-           static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(p.batch)},
-          {bytes(rows, t.row_stride), bytes(heads, t.head_stride), bytes(p.batch, t.batch_stride)},
+          {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(n.rows),
+           static_cast<std::uint64_t>(n.heads), static_cast<std::uint64_t>(n.outer)},
+          {bytes(n.rows, t.row_stride), bytes(n.heads, t.head_stride), bytes(n.outer, t.batch_stride)},
           static_cast<std::uint32_t>(box_rows)};
+}
+
+// As they lie in memory, which for a dense batch is as the problem's sizes have it.
+Extents of_queries(const core::Problem& p) { return {p.query_offsets ? 1 : p.batch, p.heads, p.queries}; }
+Extents of_keys(const core::Problem& p) {
+  if (p.kv.pages) return {p.kv.pages.count, p.kv_heads, p.kv.pages.rows};
+  return {p.kv.offsets ? 1 : p.batch, p.kv_heads, p.keys};
 }
 
 }  // namespace
 
 core::Status check_boxes(const core::Problem& p) {
-  if (core::Status s = check(p, "query", p.query, p.heads, p.queries); !s.ok()) return s;
-  if (core::Status s = check(p, "key", p.kv.key, p.kv_heads, p.keys); !s.ok()) return s;
-  if (core::Status s = check(p, "value", p.kv.value, p.kv_heads, p.keys); !s.ok()) return s;
-  return check(p, "output", p.output.rows, p.heads, p.queries);
+  const Extents rows = of_queries(p), keys = of_keys(p);
+  if (core::Status s = check(p, "query", p.query, rows); !s.ok()) return s;
+  if (core::Status s = check(p, "key", p.kv.key, keys); !s.ok()) return s;
+  if (core::Status s = check(p, "value", p.kv.value, keys); !s.ok()) return s;
+  return check(p, "output", p.output.rows, rows);
 }
 
-BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) {
-  BoxedTensors boxes{boxed(p, p.query, p.dim, p.heads, p.queries, c.query_rows),
-                     boxed(p, p.kv.key, p.dim, p.kv_heads, p.keys, c.keys),
-                     boxed(p, p.kv.value, p.value_dim, p.kv_heads, p.keys, c.keys)};
+BoxedTensors boxes_of(const core::Problem& p, const Tiling& c, int key_rows) {
+  BoxedTensors boxes{boxed(p, p.query, p.dim, of_queries(p), c.query_rows),
+                     boxed(p, p.kv.key, p.dim, of_keys(p), key_rows),
+                     boxed(p, p.kv.value, p.value_dim, of_keys(p), key_rows)};
   if (!c.strips) return boxes;
   boxes.strips = {boxes.query, boxes.key, boxes.value};
   for (runtime::BoxedTensor& strip : boxes.strips) strip.strip = true;
   return boxes;
 }
+
+BoxedTensors boxes_of(const core::Problem& p, const Tiling& c) { return boxes_of(p, c, c.keys); }
 
 runtime::BoxedTensor mask_box(const core::Problem& p, const mask::Layout& layout, int box_rows) {
   const core::MaskTensor& mask = p.visibility.mask;

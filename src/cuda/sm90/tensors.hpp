@@ -23,6 +23,8 @@ core::Status check_boxes(const core::Problem& problem);
 // Of a problem that passed: boxes have the rows of a warpgroup (of a warp, if it has fewer than 16), or the
 // keys of a tile.
 BoxedTensors boxes_of(const core::Problem& problem, const Tiling& tiling);
+// The same with boxes of so many keys, which lie in one page.
+BoxedTensors boxes_of(const core::Problem& problem, const Tiling& tiling, int key_rows);
 
 // An additive mask, or the pass's copy of it.
 runtime::BoxedTensor mask_box(const core::Problem& problem, const mask::Layout& layout, int box_rows);

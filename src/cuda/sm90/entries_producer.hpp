@@ -1,0 +1,246 @@
+// The producer of a ragged or paged batch: three warps, so that none waits for what another is there for.
+//
+//   scout      takes row tiles from the list, as blocks become free, and looks up what is known of each
+//   producer   asks TMA for Q, K and V; of a key tile every lane has a box of its own, and its page
+//   cutter     clears the rows of V that no row of Q sees, in the few key tiles that have such
+//
+// Rows that nobody sees may belong to another entry, or to nobody, and hold anything: 0 * NaN would come into
+// sums. In K they do no harm, because their scores are replaced.
+#pragma once
+
+#include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/global_atomic.hpp"
+#include "cuda/ptx/pdl.hpp"
+#include "cuda/sm90/params.hpp"
+#include "cuda/sm90/shared.hpp"
+#include "cuda/sm90/strips.hpp"
+#include "cuda/sm90/walk.hpp"
+
+namespace tessera::cuda::sm90 {
+
+// One thread. Each block starts with the tile of its own number.
+template <Config C>
+struct Scout {
+  const EntriesParams& p;
+  Shared<C>& shared;
+  unsigned count = 0;
+
+  // Written in place: the thread has few registers.
+  __device__ EntryTask& next_plan() const {
+    const auto ring = shared.entry.plan_ring();
+    ring.wait_empty(count);
+    return shared.entry.plan[ring.slot(count)];
+  }
+  __device__ void hand_over() {
+    shared.entry.plan_full[shared.entry.plan_ring().slot(count)].arrive();
+    ++count;
+  }
+  __device__ void plan(const ListedTile& tile) {
+    const ListedEntry entry = p.list.entries[tile.entry];
+    EntryTask& task = next_plan();
+    task.at = {tile.row_tile, tile.head, entry.batch};
+    task.rotation = 0;
+    task.kv_head = p.group.divide(tile.head);
+    task.queries = entry.queries;
+    task.all_keys = entry.keys;
+    task.first_query = entry.first_query;
+    task.first_key = entry.first_key;
+    task.offset = p.problem.visibility.align_bottom_right != 0 ? entry.keys - entry.queries : 0;
+    const int first = tile.row_tile * C.rows(), last = min(first + C.rows(), entry.queries) - 1;
+    const tile::KeyRange range = tile::key_range(task.band(p.problem), first, last);
+    const bool any = range.end > range.begin;
+    task.seen_begin = any ? range.begin : 0;
+    task.seen_end = any ? range.end : 0;
+    task.keys = tiles_of<C>(range, {0, 1});
+    hand_over();
+  }
+  __device__ void run() {
+    ptx::wait_for_dependencies();
+    const int tiles = p.list.header->tiles;
+    for (int n = static_cast<int>(blockIdx.x), next; n < tiles; n = next) {
+      // One in advance: an answer takes as long as some key tiles.
+      next = static_cast<int>(gridDim.x) + ptx::fetch_add(&p.list.header->taken, 1);
+      p.list.tiles[n].block = static_cast<int>(blockIdx.x);
+      plan(p.list.tiles[n]);
+    }
+    next_plan().at.row_tile = -1;
+    hand_over();
+  }
+};
+
+// One warp.
+template <Config C>
+struct Cutter {
+  Shared<C>& shared;
+
+  static constexpr int kCuts = decltype(shared.entry)::kCuts;
+
+  __device__ static void clear(char* tile, int from, int to) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned first = ptx::shared_address(tile);
+#pragma unroll 1
+    for (int row = from + lane / 8; row < to; row += 4)
+#pragma unroll
+      for (int b = 0; b < C.value_blocks(); ++b)
+        ptx::store_shared_16(first + (b * C.keys + row) * 128 + lane % 8 * 16, uint4{});
+    if constexpr (C.strips) {
+      const unsigned strips = first + C.value_blocks() * C.keys * 128;
+#pragma unroll 1
+      for (int row = from + lane / 2; row < to; row += 16)
+        ptx::store_shared_16(strips + (lane % 2 * C.keys + row) * 16, uint4{});
+    }
+  }
+  __device__ void run() {
+    using Ring = tile::RingIndex<kCuts>;
+    for (unsigned n = 0;; ++n) {
+      Ring::wait(shared.entry.cut_full, n);
+      const Cut cut = shared.entry.cut[Ring::slot(n)];
+      if (cut.slot < 0) return;
+      clear(shared.value[cut.slot], 0, min(cut.low, C.keys));
+      clear(shared.value[cut.slot], max(cut.high, 0), C.keys);
+      ptx::fence_for_tensor_cores();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0)
+        (C.joint() ? shared.key_full[cut.slot] : shared.value_full[cut.slot]).arrive();
+    }
+  }
+};
+
+// One warp.
+template <Config C>
+struct EntriesProducer {
+  const EntriesParams& p;
+  Shared<C>& shared;
+  int box_row, column_block;  // of a key tile, the lane's box
+  unsigned task_count = 0, key_count = 0, value_count = 0, cut_count = 0;
+
+  using Ring = tile::Ring<C.stages>;
+  using Cuts = tile::RingIndex<C.stages + 1>;
+
+  __device__ EntriesProducer(const EntriesParams& params, Shared<C>& memory) : p(params), shared(memory) {
+    column_block = lane() / p.boxes;
+    box_row = (lane() - column_block * p.boxes) * p.box_rows;
+  }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static bool leads() { return lane() == 0; }
+
+  // Where the lane's box of a key tile lies: a row of a page, or of an entry, or of all keys. Row -1: nobody
+  // sees any of it, and the page table is not asked.
+  struct Box {
+    int row, outer;
+  };
+  __device__ Box box_of(const EntryTask& task, int tile) const {
+    const Pages& pages = p.problem.kv.pages;
+    const int key = tile * C.keys + box_row;
+    if (pages.table == nullptr) return {task.first_key + key, task.at.batch * p.key_batch};
+    if (key >= task.seen_end || key + p.box_rows <= task.seen_begin) return {-1, 0};
+    const int n = pages.rows.divide(key);
+    return {key - n * static_cast<int>(pages.rows.divisor),
+            pages.table[task.at.batch * pages.batch_stride + n * pages.stride]};
+  }
+  // What the table says is looked at here, not where it is asked: that was a key tile ago. A box that nobody
+  // sees lies behind the last page, where TMA reads zeros.
+  template <int kBlocks>
+  __device__ void copy(char* to, const TensorMap* map, int which, int columns, tile::Barrier& full,
+                       const Box& box, const EntryTask& task) const {
+    const int strips = C.strips ? max(columns - 64 * kBlocks + 7, 0) / 8 : 0;
+    if (leads()) full.expect(kBlocks * C.keys * 128 + strips * C.keys * 16);
+    __syncwarp();
+    const int outer = box.row < 0 ? p.outer : min(max(box.outer, 0), p.outer - 1), row = max(box.row, 0);
+    if (column_block < kBlocks) {
+      ptx::tma_load(ptx::shared_address(to) + (column_block * C.keys + box_row) * 128, map, full.address(),
+                    64 * column_block, row, task.kv_head, outer);
+    } else if (C.strips && column_block < kBlocks + strips) {
+      const int strip = column_block - kBlocks;
+      ptx::tma_load(ptx::shared_address(to) + kBlocks * C.keys * 128 + (strip * C.keys + box_row) * 16,
+                    &p.strips[which], full.address(), 64 * kBlocks + 8 * strip, row, task.kv_head, outer);
+    }
+    __syncwarp();
+  }
+
+  __device__ void load_query(const EntryTask& task) {
+    if (leads()) {
+      const int first = task.first_query + task.at.row_tile * C.rows(), batch = task.at.batch * p.query_batch;
+#pragma unroll 1
+      for (int w = 0; w < C.consumers; ++w) {
+        shared.query_empty[w].wait(task_count & 1);
+        if constexpr (C.strips) {
+          copy_with_strips<C.blocks(), 64>(shared.query[w], &p.query, &p.strips[0], p.problem.sizes.dim,
+                                           shared.query_full[w], first + 64 * w, task.at.head, batch);
+        } else {
+          copy_tile(shared.query[w], C.blocks(), 64, &p.query, shared.query_full[w], first + 64 * w,
+                    task.at.head, batch);
+        }
+      }
+    }
+    __syncwarp();
+  }
+  __device__ void load_key(const EntryTask& task, const Box& box) {
+    const unsigned slot = Ring::slot(key_count);
+    if (!C.joint()) shared.key_ring().wait_empty(key_count);
+    ++key_count;
+    copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot], box, task);
+  }
+  __device__ void load_value(const EntryTask& task, int tile, const Box& box) {
+    const Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
+    const unsigned n = C.joint() ? key_count : value_count++, slot = Ring::slot(n);
+    ring.wait_empty(n);
+    tile::Barrier* full = &ring.full[slot];
+    const int low = task.seen_begin - tile * C.keys, high = task.seen_end - tile * C.keys;
+    if (low > 0 || high < C.keys) {
+      full = &shared.entry.cut_full[Cuts::slot(cut_count)];
+      if (leads()) shared.entry.cut[Cuts::slot(cut_count)] = {static_cast<int>(slot), low, high};
+      ++cut_count;
+    }
+    copy<C.value_blocks()>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim, *full, box, task);
+  }
+  // A word by each lane: there are few registers.
+  __device__ void make_known(const EntryTask& task) {
+    const unsigned slot = task_count % kTasks;
+    ++task_count;
+    static_assert(sizeof(EntryTask) <= 32 * sizeof(int));
+    if (lane() < static_cast<int>(sizeof(EntryTask) / sizeof(int)))
+      reinterpret_cast<int*>(&shared.task[slot])[lane()] = reinterpret_cast<const int*>(&task)[lane()];
+    __syncwarp();
+    if (leads()) shared.task_there[slot].arrive();
+  }
+
+  // What the task says is read again where it is needed.
+  __device__ void compute(const EntryTask& task) {
+    int tile = task.keys.first + task.keys.count - 1;
+    Box next = box_of(task, tile);
+    load_key(task, next);
+    make_known(task);
+    load_query(task);
+#pragma unroll 1
+    for (; tile > task.keys.first; --tile) {
+      const Box now = next;
+      next = box_of(task, tile - 1);
+      if (C.joint()) load_value(task, tile, now);
+      load_key(task, next);
+      if (!C.joint()) load_value(task, tile, now);
+    }
+    load_value(task, tile, next);
+  }
+  __device__ void run() {
+    ptx::wait_for_dependencies();
+    if (C.joint() && leads()) shared.key_full[0].arrive();
+    const auto plans = shared.entry.plan_ring();
+    for (unsigned n = 0;; ++n) {
+      plans.wait_full(n);
+      const EntryTask& task = shared.entry.plan[plans.slot(n)];
+      if (task.at.row_tile < 0) break;
+      compute(task);
+      __syncwarp();
+      plans.release(n);
+    }
+    if (!leads()) return;
+    if (C.joint()) shared.key_full[Ring::slot(key_count)].arrive();
+    shared.task[task_count % kTasks].at.row_tile = -1;
+    shared.task_there[task_count % kTasks].arrive();
+    shared.entry.cut[Cuts::slot(cut_count)].slot = -1;
+    shared.entry.cut_full[Cuts::slot(cut_count)].arrive();
+  }
+};
+
+}  // namespace tessera::cuda::sm90
