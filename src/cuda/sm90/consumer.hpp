@@ -481,11 +481,10 @@ struct Consumer {
   __device__ void recompute() const {
     if constexpr (C.entries) {
       const EntryList& list = static_cast<const EntriesParams&>(p).list;
-      const int tiles = list.header->tiles;
 #pragma unroll 1
-      for (int n = 0; n < tiles; ++n)
+      for (int n = 0; list.tiles[n].row_tile >= 0; ++n)
         if (list.tiles[n].block == static_cast<int>(blockIdx.x))
-          recompute({list.tiles[n].row_tile, list.tiles[n].head, list.entries[list.tiles[n].entry].batch});
+          recompute({list.tiles[n].row_tile, list.tiles[n].head, list.tiles[n].of.batch});
     } else if constexpr (Policy::kMaskTensor) {
       for_dealt(static_cast<const Sm90MaskParams&>(p), [&](const TileIndex& at) { recompute(at); });
     } else {

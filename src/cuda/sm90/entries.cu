@@ -18,17 +18,17 @@ __global__ void __launch_bounds__(kListThreads, 1) list_entries(const __grid_con
 }
 
 // Offsets into the workspace until placed.
-EntryList list_at(std::int64_t header, std::int64_t entries, std::int64_t tiles) {
-  return {reinterpret_cast<ListHeader*>(header), reinterpret_cast<ListedEntry*>(entries),
-          reinterpret_cast<ListedTile*>(tiles)};
+EntryList list_at(std::int64_t taken, std::int64_t tiles, std::int64_t entries) {
+  return {reinterpret_cast<int*>(taken), reinterpret_cast<ListedTile*>(tiles),
+          reinterpret_cast<ListedEntry*>(entries)};
 }
 void place(EntryList* list, void* workspace) {
   const auto put = [&]<class T>(T*& at) {
     at = reinterpret_cast<T*>(static_cast<char*>(workspace) + reinterpret_cast<std::intptr_t>(at));
   };
-  put(list->header);
-  put(list->entries);
+  put(list->taken);
   put(list->tiles);
+  put(list->entries);
 }
 
 core::Status place_list(void* params, const core::Addresses& at, void* workspace) {
@@ -93,11 +93,11 @@ core::Status add_entries(const core::Problem& p, const runtime::Gpu& gpu, int le
   const Tiling tiling = tiling_for(dims.dim, dims.value_dim, Variant::entries);
   const std::int64_t most = most_tiles(p, tiling.rows);
   if (core::Status s = check_tiles(most); !s.ok() || most == 0) return s;
-  const auto size = [](auto n, auto bytes) { return static_cast<std::int64_t>(n) * static_cast<int>(bytes); };
-  const std::int64_t header = steps->add_workspace(sizeof(ListHeader)),
-                     entries = steps->add_workspace(size(p.batch, sizeof(ListedEntry)));
-  const EntryList list = list_at(header, entries, steps->add_workspace(size(most, sizeof(ListedTile))));
   const int blocks = static_cast<int>(std::min<std::int64_t>(gpu.sms, most));
+  const auto size = [](std::int64_t n, std::size_t bytes) { return n * static_cast<std::int64_t>(bytes); };
+  const std::int64_t taken = steps->add_workspace(sizeof(int)),
+                     tiles = steps->add_workspace(size(most + blocks, sizeof(ListedTile)));
+  const EntryList list = list_at(taken, tiles, steps->add_workspace(size(p.batch, sizeof(ListedEntry))));
 
   runtime::Step& first = steps->add();
   first.kernel = "sm90";

@@ -1,8 +1,11 @@
-// The producer of a ragged or paged batch: three warps, so that none waits for what another is there for.
+// The producer of a ragged or paged batch: four warps, so that none waits for what another is there for.
 //
-//   scout      takes row tiles from the list, as blocks become free, and looks up what is known of each
-//   producer   asks TMA for Q, K and V; of a key tile every lane has a box of its own, and its page
-//   cutter     clears the rows of V that no row of Q sees, in the few key tiles that have such
+//   scout        takes row tiles from the list, as blocks become free
+//   keys         tells the consumers of the next row tile, asks TMA for its Q and K
+//   values       asks TMA for V. To ask takes a warp a hundred cycles a box, and a key tile of small pages
+//   has
+//                many: one warp for K and V would not keep up
+//   cutter       clears the rows of V that no row of Q sees, in the few key tiles that have such
 //
 // Rows that nobody sees may belong to another entry, or to nobody, and hold anything: 0 * NaN would come into
 // sums. In K they do no harm, because their scores are replaced.
@@ -36,17 +39,17 @@ struct Scout {
     ++count;
   }
   __device__ void plan(const ListedTile& tile) {
-    const ListedEntry entry = p.list.entries[tile.entry];
     EntryTask& task = next_plan();
-    task.at = {tile.row_tile, tile.head, entry.batch};
+    const ListedLengths& of = tile.of;
+    task.at = {tile.row_tile, tile.head, of.batch};
     task.rotation = 0;
+    task.queries = of.queries;
+    task.all_keys = of.keys;
+    task.first_query = of.first_query;
+    task.first_key = of.first_key;
     task.kv_head = p.group.divide(tile.head);
-    task.queries = entry.queries;
-    task.all_keys = entry.keys;
-    task.first_query = entry.first_query;
-    task.first_key = entry.first_key;
-    task.offset = p.problem.visibility.align_bottom_right != 0 ? entry.keys - entry.queries : 0;
-    const int first = tile.row_tile * C.rows(), last = min(first + C.rows(), entry.queries) - 1;
+    task.offset = p.problem.visibility.align_bottom_right != 0 ? of.keys - of.queries : 0;
+    const int first = tile.row_tile * C.rows(), last = min(first + C.rows(), of.queries) - 1;
     const tile::KeyRange range = tile::key_range(task.band(p.problem), first, last);
     const bool any = range.end > range.begin;
     task.seen_begin = any ? range.begin : 0;
@@ -56,12 +59,14 @@ struct Scout {
   }
   __device__ void run() {
     ptx::wait_for_dependencies();
-    const int tiles = p.list.header->tiles;
-    for (int n = static_cast<int>(blockIdx.x), next; n < tiles; n = next) {
+    for (int n = static_cast<int>(blockIdx.x);;) {
+      const ListedTile tile = p.list.tiles[n];
+      if (tile.row_tile < 0) break;
       // One in advance: an answer takes as long as some key tiles.
-      next = static_cast<int>(gridDim.x) + ptx::fetch_add(&p.list.header->taken, 1);
+      const int next = static_cast<int>(gridDim.x) + ptx::fetch_add(p.list.taken, 1);
       p.list.tiles[n].block = static_cast<int>(blockIdx.x);
-      plan(p.list.tiles[n]);
+      plan(tile);
+      n = next;
     }
     next_plan().at.row_tile = -1;
     hand_over();
@@ -106,18 +111,16 @@ struct Cutter {
   }
 };
 
-// One warp.
+// What the two warps that ask for K and V share. Of a key tile every lane has a box of its own.
 template <Config C>
-struct EntriesProducer {
+struct EntryBoxes {
   const EntriesParams& p;
   Shared<C>& shared;
   int box_row, column_block;  // of a key tile, the lane's box
-  unsigned task_count = 0, key_count = 0, value_count = 0, cut_count = 0;
 
   using Ring = tile::Ring<C.stages>;
-  using Cuts = tile::RingIndex<C.stages + 1>;
 
-  __device__ EntriesProducer(const EntriesParams& params, Shared<C>& memory) : p(params), shared(memory) {
+  __device__ EntryBoxes(const EntriesParams& params, Shared<C>& memory) : p(params), shared(memory) {
     column_block = lane() / p.boxes;
     box_row = (lane() - column_block * p.boxes) * p.box_rows;
   }
@@ -138,8 +141,8 @@ struct EntriesProducer {
     return {key - n * static_cast<int>(pages.rows.divisor),
             pages.table[task.at.batch * pages.batch_stride + n * pages.stride]};
   }
-  // What the table says is looked at here, not where it is asked: that was a key tile ago. A box that nobody
-  // sees lies behind the last page, where TMA reads zeros.
+  // What the table says is looked at here, not where it is asked: since then the slot had to become free. A
+  // box that nobody sees lies behind the last page, where TMA reads zeros.
   template <int kBlocks>
   __device__ void copy(char* to, const TensorMap* map, int which, int columns, tile::Barrier& full,
                        const Box& box, const EntryTask& task) const {
@@ -158,8 +161,52 @@ struct EntriesProducer {
     __syncwarp();
   }
 
+  // f(task) for each that the scout hands over.
+  template <class F>
+  __device__ void for_tasks(const F& f) const {
+    const auto plans = shared.entry.plan_ring();
+    for (unsigned n = 0;; ++n) {
+      plans.wait_full(n);
+      const EntryTask& task = shared.entry.plan[plans.slot(n)];
+      if (task.at.row_tile < 0) return;
+      f(task);
+      __syncwarp();
+      plans.release(n);
+    }
+  }
+  // f(tile, box) for each key tile of a task, from the last to the first. What the task says is read again
+  // where it is needed: there are few registers.
+  template <class F>
+  __device__ void for_tiles(const EntryTask& task, const F& f) const {
+#pragma unroll 1
+    for (int tile = task.keys.first + task.keys.count - 1; tile >= task.keys.first; --tile)
+      f(tile, box_of(task, tile));
+  }
+};
+
+// One warp: Q and K, and what the consumers are told.
+template <Config C>
+struct KeyProducer : EntryBoxes<C> {
+  using Base = EntryBoxes<C>;
+  using Base::p;
+  using Base::shared;
+  unsigned task_count = 0, key_count = 0;
+
+  __device__ KeyProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
+
+  // A word by each lane: there are few registers.
+  __device__ void make_known(const EntryTask& task) {
+    const unsigned slot = task_count % kTasks;
+    ++task_count;
+    static_assert(sizeof(EntryTask) <= 32 * sizeof(int));
+    if (Base::lane() < static_cast<int>(sizeof(EntryTask) / sizeof(int)))
+      reinterpret_cast<int*>(&shared.task[slot])[Base::lane()] =
+          reinterpret_cast<const int*>(&task)[Base::lane()];
+    __syncwarp();
+    if (Base::leads()) shared.task_there[slot].arrive();
+  }
   __device__ void load_query(const EntryTask& task) {
-    if (leads()) {
+    if (Base::leads()) {
       const int first = task.first_query + task.at.row_tile * C.rows(), batch = task.at.batch * p.query_batch;
 #pragma unroll 1
       for (int w = 0; w < C.consumers; ++w) {
@@ -175,69 +222,67 @@ struct EntriesProducer {
     }
     __syncwarp();
   }
-  __device__ void load_key(const EntryTask& task, const Box& box) {
-    const unsigned slot = Ring::slot(key_count);
-    if (!C.joint()) shared.key_ring().wait_empty(key_count);
-    ++key_count;
-    copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot], box, task);
-  }
-  __device__ void load_value(const EntryTask& task, int tile, const Box& box) {
-    const Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
-    const unsigned n = C.joint() ? key_count : value_count++, slot = Ring::slot(n);
-    ring.wait_empty(n);
-    tile::Barrier* full = &ring.full[slot];
-    const int low = task.seen_begin - tile * C.keys, high = task.seen_end - tile * C.keys;
-    if (low > 0 || high < C.keys) {
-      full = &shared.entry.cut_full[Cuts::slot(cut_count)];
-      if (leads()) shared.entry.cut[Cuts::slot(cut_count)] = {static_cast<int>(slot), low, high};
-      ++cut_count;
-    }
-    copy<C.value_blocks()>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim, *full, box, task);
-  }
-  // A word by each lane: there are few registers.
-  __device__ void make_known(const EntryTask& task) {
-    const unsigned slot = task_count % kTasks;
-    ++task_count;
-    static_assert(sizeof(EntryTask) <= 32 * sizeof(int));
-    if (lane() < static_cast<int>(sizeof(EntryTask) / sizeof(int)))
-      reinterpret_cast<int*>(&shared.task[slot])[lane()] = reinterpret_cast<const int*>(&task)[lane()];
-    __syncwarp();
-    if (leads()) shared.task_there[slot].arrive();
-  }
-
-  // What the task says is read again where it is needed.
-  __device__ void compute(const EntryTask& task) {
-    int tile = task.keys.first + task.keys.count - 1;
-    Box next = box_of(task, tile);
-    load_key(task, next);
-    make_known(task);
-    load_query(task);
-#pragma unroll 1
-    for (; tile > task.keys.first; --tile) {
-      const Box now = next;
-      next = box_of(task, tile - 1);
-      if (C.joint()) load_value(task, tile, now);
-      load_key(task, next);
-      if (!C.joint()) load_value(task, tile, now);
-    }
-    load_value(task, tile, next);
-  }
   __device__ void run() {
     ptx::wait_for_dependencies();
-    if (C.joint() && leads()) shared.key_full[0].arrive();
-    const auto plans = shared.entry.plan_ring();
-    for (unsigned n = 0;; ++n) {
-      plans.wait_full(n);
-      const EntryTask& task = shared.entry.plan[plans.slot(n)];
-      if (task.at.row_tile < 0) break;
-      compute(task);
-      __syncwarp();
-      plans.release(n);
-    }
-    if (!leads()) return;
-    if (C.joint()) shared.key_full[Ring::slot(key_count)].arrive();
+    // Where K and V are joint, there is no V before the first K.
+    if (C.joint() && Base::leads()) shared.key_full[0].arrive();
+    Base::for_tasks([&](const EntryTask& task) {
+      bool first = true;
+      Base::for_tiles(task, [&](int, const typename Base::Box& box) {
+        const unsigned slot = Base::Ring::slot(key_count);
+        shared.key_ring().wait_empty(key_count);
+        ++key_count;
+        Base::template copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim,
+                                        shared.key_full[slot], box, task);
+        if (!first) return;
+        first = false;
+        make_known(task);
+        load_query(task);
+      });
+    });
+    if (!Base::leads()) return;
     shared.task[task_count % kTasks].at.row_tile = -1;
     shared.task_there[task_count % kTasks].arrive();
+    if (!C.joint()) return;
+    // And no K behind the last V.
+    shared.key_ring().wait_empty(key_count);
+    shared.key_full[Base::Ring::slot(key_count)].arrive();
+  }
+};
+
+// One warp: V, which lands where the cutter waits for it if some of it is not to be seen. Where K and V are
+// joint, V of a key tile shares a slot with K of the next.
+template <Config C>
+struct ValueProducer : EntryBoxes<C> {
+  using Base = EntryBoxes<C>;
+  using Base::p;
+  using Base::shared;
+  unsigned count = C.joint() ? 1 : 0, cut_count = 0;
+
+  using Cuts = tile::RingIndex<C.stages + 1>;
+
+  __device__ ValueProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
+
+  __device__ void run() {
+    ptx::wait_for_dependencies();
+    Base::for_tasks([&](const EntryTask& task) {
+      Base::for_tiles(task, [&](int tile, const typename Base::Box& box) {
+        const typename Base::Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
+        const unsigned slot = Base::Ring::slot(count);
+        ring.wait_empty(count);
+        ++count;
+        tile::Barrier* full = &ring.full[slot];
+        const int low = task.seen_begin - tile * C.keys, high = task.seen_end - tile * C.keys;
+        if (low > 0 || high < C.keys) {
+          full = &shared.entry.cut_full[Cuts::slot(cut_count)];
+          if (Base::leads()) shared.entry.cut[Cuts::slot(cut_count)] = {static_cast<int>(slot), low, high};
+          ++cut_count;
+        }
+        Base::template copy<C.value_blocks()>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim,
+                                              *full, box, task);
+      });
+    });
+    if (!Base::leads()) return;
     shared.entry.cut[Cuts::slot(cut_count)].slot = -1;
     shared.entry.cut_full[Cuts::slot(cut_count)].arrive();
   }

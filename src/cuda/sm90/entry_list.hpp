@@ -6,31 +6,32 @@
 
 namespace tessera::cuda::sm90 {
 
-// An entry of the batch that has rows enough; what memory says of it, clamped.
-struct alignas(16) ListedEntry {
+// What memory says of an entry of the batch, clamped.
+struct ListedLengths {
+  int batch;
   int first_query, queries;
   int first_key, keys;
-  int batch;
-  // Of its row tiles, those that come before everybody's short ones, and its place among entries.
-  int long_tiles, bucket;
-  int unused;
 };
 
+// Row tile -1: there are no more. Behind the last there is one such for every block.
 struct alignas(16) ListedTile {
   int row_tile, head;
-  int entry;  // of the listed ones
+  ListedLengths of;
   int block;  // that took it; -1: none so far
 };
 
-struct ListHeader {
-  int taken;  // tiles that blocks have asked for, beyond the first of each
-  int tiles;
+// While the list is made: of an entry that has rows enough, how many of its row tiles are of each rank, and
+// where in the list those begin (list_entries.hpp).
+inline constexpr int kRanks = 5;
+struct ListedEntry {
+  ListedLengths of;
+  int tiles[kRanks], first[kRanks];
 };
 
 struct EntryList {
-  ListHeader* header;
-  ListedEntry* entries;
+  int* taken;  // how many tiles blocks have asked for, beyond the first of each
   ListedTile* tiles;
+  ListedEntry* entries;
 };
 
 }  // namespace tessera::cuda::sm90

@@ -49,7 +49,7 @@ struct Cut {
 template <bool kEntries, int kStages>
 struct EntryPart {};
 
-// Tasks, from the warp that takes them from the list to the one that asks for their tiles. And cuts: V lands
+// Tasks, from the warp that takes them from the list to the two that ask for their tiles. And cuts: V lands
 // on a barrier of its own, then is cleared in part, and then its slot is full. At most kStages are under way,
 // and the word that there are no more.
 template <int kStages>
@@ -65,7 +65,7 @@ struct alignas(1024) EntryPart<true, kStages> {
   __device__ void start() {
     for (int n = 0; n < kPlans; ++n) {
       plan_full[n].init(1);
-      plan_empty[n].init(1);
+      plan_empty[n].init(2);
     }
     for (int n = 0; n < kCuts; ++n) cut_full[n].init(1);
   }

@@ -15,10 +15,12 @@ template <Config C>
 __device__ inline void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp) {
   static_assert(C.teams == 1);
   if (warp == 0) {
-    EntriesProducer<C>(p, shared).run();
+    KeyProducer<C>(p, shared).run();
   } else if (warp == 1) {
+    ValueProducer<C>(p, shared).run();
+  } else if (warp == 2) {
     Cutter<C>{shared}.run();
-  } else if (warp == 2 && threadIdx.x % 32 == 0) {
+  } else if (threadIdx.x % 32 == 0) {
     Scout<C>{p, shared}.run();
   }
 }
