@@ -188,6 +188,27 @@ TEST_F(Entries, PassTheGates) {
   }
 }
 
+// More than are kept in shared memory while they are listed, and more than there are threads.
+TEST_F(Entries, MayBeMany) {
+  const Shape s{2, 1, 64, 64, TESSERA_F16, band(TESSERA_UNBOUNDED), 0};
+  std::vector<Sequence> batch;
+  for (unsigned n = 0; n < 560; ++n) batch.emplace_back(s, 1 + n % 3, 1 + n % 40, n);
+  batch[70] = Sequence(s, 300, 310, 1);
+  std::vector<std::size_t> order(batch.size());
+  std::iota(order.begin(), order.end(), 0);
+  Together together(s, batch, {order, 16});
+  EXPECT_EQ(attend(together.problem, gpu_device()), "");
+  const Bits bits = together.bits();
+  for (const std::size_t n : {0, 1, 63, 64, 65, 70, 200, 511, 512, 559}) {
+    Together alone(s, batch, {{n}});
+    EXPECT_EQ(attend(alone.problem, gpu_device()), "");
+    EXPECT_TRUE(alone.bits()[0] == bits[n]) << n;
+  }
+  for (std::size_t n = 0; n < batch.size(); ++n)  // the last row of each sees keys
+    EXPECT_TRUE(
+        std::any_of(bits[n].back().begin(), bits[n].back().end(), [](unsigned char b) { return b != 0; }));
+}
+
 TEST_F(Entries, WithFewRowsAreLeftAlone) {
   const Shape s{2, 1, 128, 128, TESSERA_BF16, band(TESSERA_UNBOUNDED), 0};
   std::vector<Sequence> batch;

@@ -59,7 +59,7 @@ const std::vector<Folder> kArchs = {
      "compute_90a",
      "cuda/sm90/instance.hpp",
      {"attend<Element::bf16, 64, 64, Variant::plain>", "attend<Element::f16, 64, 64, Variant::general>",
-      "attend_split<Element::f16, 64, 64, Variant::narrow>", "attend_entries<Element::f16, 128, 128>"}},
+      "attend_split<Element::f16, 64, 64, Variant::narrow>"}},
     {"sm90_f32",
      "compute_90a",
      "cuda/sm90_f32/instance.hpp",

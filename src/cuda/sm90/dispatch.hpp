@@ -11,4 +11,8 @@ using Functions = FunctionTable<Variant, kVariants>;
 template <Element kElement, int kDim, int kValueDim>
 Functions functions();
 
+// The same of instances/sm90_entries.cu.
+template <Element kElement, int kDim, int kValueDim>
+const void* entries_function();
+
 }  // namespace tessera::cuda::sm90

@@ -1,11 +1,10 @@
 // The producer of a ragged or paged batch: four warps, so that none waits for what another is there for.
 //
-//   scout        takes row tiles from the list, as blocks become free
-//   keys         tells the consumers of the next row tile, asks TMA for its Q and K
-//   values       asks TMA for V. To ask takes a warp a hundred cycles a box, and a key tile of small pages
-//   has
-//                many: one warp for K and V would not keep up
-//   cutter       clears the rows of V that no row of Q sees, in the few key tiles that have such
+//   keys      tells the consumers of the next row tile, asks TMA for its Q and K
+//   values    asks TMA for V. To ask takes a warp a hundred cycles a box, and a key tile of small pages has
+//             many: one warp for K and V does not keep up
+//   cutter    clears the rows of V that no row of Q sees, in the few key tiles that have such
+//   scout     takes the next row tile from the list, shortly before it is needed
 //
 // Rows that nobody sees may belong to another entry, or to nobody, and hold anything: 0 * NaN would come into
 // sums. In K they do no harm, because their scores are replaced.
@@ -62,11 +61,11 @@ struct Scout {
     for (int n = static_cast<int>(blockIdx.x);;) {
       const ListedTile tile = p.list.tiles[n];
       if (tile.row_tile < 0) break;
-      // One in advance: an answer takes as long as some key tiles.
-      const int next = static_cast<int>(gridDim.x) + ptx::fetch_add(p.list.taken, 1);
       p.list.tiles[n].block = static_cast<int>(blockIdx.x);
       plan(tile);
-      n = next;
+      // Whoever takes one too early keeps it from others, which may have nothing left to do.
+      shared.entry.wanted.wait((count - 1) & 1);
+      n = static_cast<int>(gridDim.x) + ptx::fetch_add(p.list.taken, 1);
     }
     next_plan().at.row_tile = -1;
     hand_over();
@@ -116,71 +115,79 @@ template <Config C>
 struct EntryBoxes {
   const EntriesParams& p;
   Shared<C>& shared;
+  int lane;
   int box_row, column_block;  // of a key tile, the lane's box
+  // Of the task at hand.
+  int first_key, batch, kv_head;
+  int seen_begin, seen_end;
 
   using Ring = tile::Ring<C.stages>;
 
-  __device__ EntryBoxes(const EntriesParams& params, Shared<C>& memory) : p(params), shared(memory) {
-    column_block = lane() / p.boxes;
-    box_row = (lane() - column_block * p.boxes) * p.box_rows;
+  __device__ EntryBoxes(const EntriesParams& params, Shared<C>& memory)
+      : p(params), shared(memory), lane(static_cast<int>(threadIdx.x) % 32) {
+    column_block = lane / p.boxes;
+    box_row = (lane - column_block * p.boxes) * p.box_rows;
   }
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static bool leads() { return lane() == 0; }
+  __device__ void enter(const EntryTask& task) {
+    first_key = task.first_key + box_row;
+    batch = task.at.batch;
+    kv_head = task.kv_head;
+    seen_begin = task.seen_begin;
+    seen_end = task.seen_end;
+  }
 
   // Where the lane's box of a key tile lies: a row of a page, or of an entry, or of all keys. Row -1: nobody
   // sees any of it, and the page table is not asked.
   struct Box {
     int row, outer;
   };
-  __device__ Box box_of(const EntryTask& task, int tile) const {
+  __device__ Box box_of(int tile) const {
     const Pages& pages = p.problem.kv.pages;
-    const int key = tile * C.keys + box_row;
-    if (pages.table == nullptr) return {task.first_key + key, task.at.batch * p.key_batch};
-    if (key >= task.seen_end || key + p.box_rows <= task.seen_begin) return {-1, 0};
+    if (pages.table == nullptr) return {tile * C.keys + first_key, batch * p.key_batch};
+    const int key =
+        tile * C.keys + box_row;  // of the tile before the first, too: one is asked for in advance
+    if (key >= seen_end || key + p.box_rows <= seen_begin) return {-1, 0};
     const int n = pages.rows.divide(key);
     return {key - n * static_cast<int>(pages.rows.divisor),
-            pages.table[task.at.batch * pages.batch_stride + n * pages.stride]};
+            pages.table[batch * pages.batch_stride + n * pages.stride]};
   }
-  // What the table says is looked at here, not where it is asked: since then the slot had to become free. A
-  // box that nobody sees lies behind the last page, where TMA reads zeros.
+  // Whether the lane's box is one of the first so many blocks of columns.
+  __device__ bool in_block(int blocks) const {
+    if (C.blocks() == 1 && !C.strips) return lane < p.boxes;  // a register less
+    return column_block < blocks;
+  }
+  // What the table says is looked at here, not where it is asked: since then a slot had to become free. A box
+  // that nobody sees lies behind the last page, where TMA reads zeros.
   template <int kBlocks>
   __device__ void copy(char* to, const TensorMap* map, int which, int columns, tile::Barrier& full,
-                       const Box& box, const EntryTask& task) const {
+                       const Box& box) const {
     const int strips = C.strips ? max(columns - 64 * kBlocks + 7, 0) / 8 : 0;
-    if (leads()) full.expect(kBlocks * C.keys * 128 + strips * C.keys * 16);
+    if (lane == 0) full.expect(kBlocks * C.keys * 128 + strips * C.keys * 16);
     __syncwarp();
     const int outer = box.row < 0 ? p.outer : min(max(box.outer, 0), p.outer - 1), row = max(box.row, 0);
-    if (column_block < kBlocks) {
+    if (in_block(kBlocks)) {
       ptx::tma_load(ptx::shared_address(to) + (column_block * C.keys + box_row) * 128, map, full.address(),
-                    64 * column_block, row, task.kv_head, outer);
+                    64 * column_block, row, kv_head, outer);
     } else if (C.strips && column_block < kBlocks + strips) {
       const int strip = column_block - kBlocks;
       ptx::tma_load(ptx::shared_address(to) + kBlocks * C.keys * 128 + (strip * C.keys + box_row) * 16,
-                    &p.strips[which], full.address(), 64 * kBlocks + 8 * strip, row, task.kv_head, outer);
+                    &p.strips[which], full.address(), 64 * kBlocks + 8 * strip, row, kv_head, outer);
     }
-    __syncwarp();
   }
 
   // f(task) for each that the scout hands over.
   template <class F>
-  __device__ void for_tasks(const F& f) const {
+  __device__ void for_tasks(const F& f) {
     const auto plans = shared.entry.plan_ring();
     for (unsigned n = 0;; ++n) {
       plans.wait_full(n);
       const EntryTask& task = shared.entry.plan[plans.slot(n)];
       if (task.at.row_tile < 0) return;
+      enter(task);
       f(task);
       __syncwarp();
       plans.release(n);
     }
-  }
-  // f(tile, box) for each key tile of a task, from the last to the first. What the task says is read again
-  // where it is needed: there are few registers.
-  template <class F>
-  __device__ void for_tiles(const EntryTask& task, const F& f) const {
-#pragma unroll 1
-    for (int tile = task.keys.first + task.keys.count - 1; tile >= task.keys.first; --tile)
-      f(tile, box_of(task, tile));
   }
 };
 
@@ -188,25 +195,32 @@ struct EntryBoxes {
 template <Config C>
 struct KeyProducer : EntryBoxes<C> {
   using Base = EntryBoxes<C>;
+  using Base::lane;
   using Base::p;
   using Base::shared;
   unsigned task_count = 0, key_count = 0;
 
   __device__ KeyProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
 
+  __device__ void load_key(const typename Base::Box& box) {
+    const unsigned slot = Base::Ring::slot(key_count);
+    shared.key_ring().wait_empty(key_count);
+    ++key_count;
+    Base::template copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot],
+                                    box);
+  }
   // A word by each lane: there are few registers.
   __device__ void make_known(const EntryTask& task) {
     const unsigned slot = task_count % kTasks;
     ++task_count;
     static_assert(sizeof(EntryTask) <= 32 * sizeof(int));
-    if (Base::lane() < static_cast<int>(sizeof(EntryTask) / sizeof(int)))
-      reinterpret_cast<int*>(&shared.task[slot])[Base::lane()] =
-          reinterpret_cast<const int*>(&task)[Base::lane()];
+    if (lane < static_cast<int>(sizeof(EntryTask) / sizeof(int)))
+      reinterpret_cast<int*>(&shared.task[slot])[lane] = reinterpret_cast<const int*>(&task)[lane];
     __syncwarp();
-    if (Base::leads()) shared.task_there[slot].arrive();
+    if (lane == 0) shared.task_there[slot].arrive();
   }
-  __device__ void load_query(const EntryTask& task) {
-    if (Base::leads()) {
+  __device__ void load_query(const EntryTask& task) const {
+    if (lane == 0) {
       const int first = task.first_query + task.at.row_tile * C.rows(), batch = task.at.batch * p.query_batch;
 #pragma unroll 1
       for (int w = 0; w < C.consumers; ++w) {
@@ -222,30 +236,39 @@ struct KeyProducer : EntryBoxes<C> {
     }
     __syncwarp();
   }
+
+  // When so many key tiles of a row tile are still to be asked for, it is time for the next one: to take one
+  // from the list takes as long as a key tile or two. Where more are in flight, there is time enough later.
+  static constexpr int kLeft = C.stages > 3 ? 0 : 1;
+  __device__ void compute(const EntryTask& task) {
+    const int first = task.keys.first, wanted = kLeft == 0 ? first : first + min(kLeft, task.keys.count - 1);
+    const auto want_next = [&](int tile) {
+      if (lane == 0 && tile == wanted) shared.entry.wanted.arrive();
+    };
+    int tile = first + task.keys.count - 1;
+    load_key(Base::box_of(tile));
+    want_next(tile);
+    make_known(task);
+    load_query(task);
+    Base::enter(task);  // once more, so that its registers are free in between
+    typename Base::Box box = Base::box_of(tile - 1);
+#pragma unroll 1
+    while (--tile >= first) {
+      const typename Base::Box next = Base::box_of(tile - 1);
+      load_key(box);
+      want_next(tile);
+      box = next;
+    }
+  }
   __device__ void run() {
     ptx::wait_for_dependencies();
-    // Where K and V are joint, there is no V before the first K.
-    if (C.joint() && Base::leads()) shared.key_full[0].arrive();
-    Base::for_tasks([&](const EntryTask& task) {
-      bool first = true;
-      Base::for_tiles(task, [&](int, const typename Base::Box& box) {
-        const unsigned slot = Base::Ring::slot(key_count);
-        shared.key_ring().wait_empty(key_count);
-        ++key_count;
-        Base::template copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim,
-                                        shared.key_full[slot], box, task);
-        if (!first) return;
-        first = false;
-        make_known(task);
-        load_query(task);
-      });
-    });
-    if (!Base::leads()) return;
+    if (C.joint() && lane == 0) shared.key_full[0].arrive();  // before the first K there is no V
+    Base::for_tasks([&](const EntryTask& task) { compute(task); });
+    if (lane != 0) return;
     shared.task[task_count % kTasks].at.row_tile = -1;
     shared.task_there[task_count % kTasks].arrive();
     if (!C.joint()) return;
-    // And no K behind the last V.
-    shared.key_ring().wait_empty(key_count);
+    shared.key_ring().wait_empty(key_count);  // and no K behind the last V
     shared.key_full[Base::Ring::slot(key_count)].arrive();
   }
 };
@@ -255,6 +278,7 @@ struct KeyProducer : EntryBoxes<C> {
 template <Config C>
 struct ValueProducer : EntryBoxes<C> {
   using Base = EntryBoxes<C>;
+  using Base::lane;
   using Base::p;
   using Base::shared;
   unsigned count = C.joint() ? 1 : 0, cut_count = 0;
@@ -263,29 +287,52 @@ struct ValueProducer : EntryBoxes<C> {
 
   __device__ ValueProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
 
+  __device__ void load_value(int tile, const typename Base::Box& box) {
+    const typename Base::Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
+    const unsigned slot = Base::Ring::slot(count);
+    ring.wait_empty(count);
+    ++count;
+    tile::Barrier* full = &ring.full[slot];
+    const int low = Base::seen_begin - tile * C.keys, high = Base::seen_end - tile * C.keys;
+    if (low > 0 || high < C.keys) {
+      full = &shared.entry.cut_full[Cuts::slot(cut_count)];
+      if (lane == 0) shared.entry.cut[Cuts::slot(cut_count)] = {static_cast<int>(slot), low, high};
+      ++cut_count;
+    }
+    Base::template copy<C.value_blocks()>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim, *full,
+                                          box);
+  }
   __device__ void run() {
     ptx::wait_for_dependencies();
     Base::for_tasks([&](const EntryTask& task) {
-      Base::for_tiles(task, [&](int tile, const typename Base::Box& box) {
-        const typename Base::Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
-        const unsigned slot = Base::Ring::slot(count);
-        ring.wait_empty(count);
-        ++count;
-        tile::Barrier* full = &ring.full[slot];
-        const int low = task.seen_begin - tile * C.keys, high = task.seen_end - tile * C.keys;
-        if (low > 0 || high < C.keys) {
-          full = &shared.entry.cut_full[Cuts::slot(cut_count)];
-          if (Base::leads()) shared.entry.cut[Cuts::slot(cut_count)] = {static_cast<int>(slot), low, high};
-          ++cut_count;
-        }
-        Base::template copy<C.value_blocks()>(shared.value[slot], &p.value, 2, p.problem.sizes.value_dim,
-                                              *full, box, task);
-      });
+      const int first = task.keys.first;
+      int tile = first + task.keys.count - 1;
+      typename Base::Box box = Base::box_of(tile);
+#pragma unroll 1
+      for (; tile >= first; --tile) {
+        const typename Base::Box next = Base::box_of(tile - 1);
+        load_value(tile, box);
+        box = next;
+      }
     });
-    if (!Base::leads()) return;
-    shared.entry.cut[Cuts::slot(cut_count)].slot = -1;
+    if (lane != 0) return;
+    shared.entry.cut[Cuts::slot(cut_count)] = {-1, 0, 0};
     shared.entry.cut_full[Cuts::slot(cut_count)].arrive();
   }
 };
+
+template <Config C>
+__device__ inline void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp) {
+  static_assert(C.teams == 1);
+  if (warp == 0) {
+    KeyProducer<C>(p, shared).run();
+  } else if (warp == 1) {
+    ValueProducer<C>(p, shared).run();
+  } else if (warp == 2) {
+    Cutter<C>{shared}.run();
+  } else if (threadIdx.x % 32 == 0) {
+    Scout<C>{p, shared}.run();
+  }
+}
 
 }  // namespace tessera::cuda::sm90

@@ -57,6 +57,7 @@ struct alignas(1024) EntryPart<true, kStages> {
   static constexpr int kPlans = 2, kCuts = kStages + 1;
 
   tile::Barrier plan_full[kPlans], plan_empty[kPlans];
+  tile::Barrier wanted;  // the next task
   tile::Barrier cut_full[kCuts];
   EntryTask plan[kPlans];
   Cut cut[kCuts];
@@ -67,6 +68,7 @@ struct alignas(1024) EntryPart<true, kStages> {
       plan_full[n].init(1);
       plan_empty[n].init(2);
     }
+    wanted.init(1);
     for (int n = 0; n < kCuts; ++n) cut_full[n].init(1);
   }
 };

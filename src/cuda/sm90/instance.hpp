@@ -60,23 +60,12 @@ __global__ void __launch_bounds__(split_config_for(kDim, kValueDim, kVariant).th
   attend_split_block<kConfig, tile::ElementType<kElement>>(p, shared);
 }
 
-// Ragged and paged batches.
-template <Element kElement, int kDim, int kValueDim>
-__global__ void __launch_bounds__(config_for(kDim, kValueDim, Variant::entries).threads(), 1)
-    attend_entries(const __grid_constant__ EntriesParams p) {
-  constexpr Config kConfig = config_for(kDim, kValueDim, Variant::entries);
-  static_assert(sizeof(Shared<kConfig>) == kConfig.shared_bytes());
-  static_assert(kConfig.shared_bytes() <= kMostSharedBytes);
-  extern __shared__ __align__(1024) char shared[];
-  attend_block<kConfig, tile::ElementType<kElement>, tile::PlainScores>(p, shared);
-}
-
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
   Functions f;
   f[Variant::plain] = address(attend<kElement, kDim, kValueDim, Variant::plain>);
-  f[Variant::entries] = address(attend_entries<kElement, kDim, kValueDim>);
+  f[Variant::entries] = entries_function<kElement, kDim, kValueDim>();
   if constexpr (has_options(kDim)) {
     f[Variant::alibi] = address(attend<kElement, kDim, kValueDim, Variant::alibi>);
     f[Variant::softcap] = address(attend<kElement, kDim, kValueDim, Variant::softcap>);

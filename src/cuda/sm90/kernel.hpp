@@ -6,24 +6,13 @@
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm90/consumer.hpp"
-#include "cuda/sm90/entries_producer.hpp"
 #include "cuda/sm90/producer.hpp"
 
 namespace tessera::cuda::sm90 {
 
+// In entries_producer.hpp, for kernels that need it.
 template <Config C>
-__device__ inline void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp) {
-  static_assert(C.teams == 1);
-  if (warp == 0) {
-    KeyProducer<C>(p, shared).run();
-  } else if (warp == 1) {
-    ValueProducer<C>(p, shared).run();
-  } else if (warp == 2) {
-    Cutter<C>{shared}.run();
-  } else if (threadIdx.x % 32 == 0) {
-    Scout<C>{p, shared}.run();
-  }
-}
+__device__ void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp);
 
 template <Config C, class T, class Policy>
 __device__ inline void attend_block(const Sm90Params& p, char* memory) {

@@ -10,7 +10,7 @@
 //                                   rank 0                            1     the rest
 //   the list                        a16 a15 ... a5  b16 ... b5  a4 a3 b4 b3  a2 b2 a1 b1
 //
-// How long a tile is, is counted in key tiles; lengths that differ by less than a 32nd share a bucket.
+// How long a tile is, is counted in key tiles; lengths that differ by less than a 16th may share a bucket.
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
@@ -29,7 +29,7 @@ struct ListParams {
 };
 
 inline constexpr int kListThreads = 512;
-inline constexpr int kBuckets = 26 * 32;
+inline constexpr int kBuckets = 26 * 16;
 
 struct ListShared {
   static constexpr int kKept = 64;
@@ -101,11 +101,11 @@ class Lister {
     if (range.end <= range.begin) return 2;
     return (range.end - 1) / p.tile_keys - range.begin / p.tile_keys + 2;
   }
-  // By the leading bits, as a float has them: exact up to 64.
+  // By the leading bits, as a float has them: exact up to 32.
   __device__ static int bucket_of(int length) {
-    return min((__float_as_int(static_cast<float>(length)) >> 18) - (127 << 5), kBuckets - 1);
+    return min((__float_as_int(static_cast<float>(length)) >> 19) - (127 << 4), kBuckets - 1);
   }
-  __device__ static float least_length(int bucket) { return __int_as_float((bucket + (127 << 5)) << 18); }
+  __device__ static float least_length(int bucket) { return __int_as_float((bucket + (127 << 4)) << 19); }
 
   // Each entry by a warp.
   __device__ void count_tiles() {
