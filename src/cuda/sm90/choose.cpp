@@ -210,7 +210,7 @@ core::Kernel production_row() {
   row.estimate = [](const core::Problem& p, const core::Device& device) { return estimate(p, device); };
   row.prepare = prepare;
   row.budget = {255, kMostSharedBytes, 288};  // spilled by `general` alone: docs/sm90.md
-  row.symbol = "sm90::attend";
+  row.symbol = "sm90::";
   row.only_arch = "sm_90a";
   return row;
 }
