@@ -84,10 +84,27 @@ int write_ptx(const std::string& folder) {
 
 // Control flow, waiting and ordering give no values; tests of the executor have them.
 bool has_no_value(const std::string& form) {
-  for (const char* start :
-       {"bra",  "ret",         "bar.sync",       "bar.warp",   "barrier.", "cp.async.commit", "cp.async.wait",
-        "cvta", "fence",       "griddepcontrol", "ld.param",   "mbarrier", "prefetch",        "setmaxnreg",
-        "trap", "wgmma.fence", "wgmma.commit",   "wgmma.wait", "st.u",     "membar"})
+  for (const char* start : {"bra",
+                            "ret",
+                            "bar.sync",
+                            "bar.warp",
+                            "barrier.",
+                            "cp.async.commit",
+                            "cp.async.wait",
+                            "cp.async.bulk.prefetch",
+                            "cvta",
+                            "fence",
+                            "griddepcontrol",
+                            "ld.param",
+                            "mbarrier",
+                            "prefetch",
+                            "setmaxnreg",
+                            "trap",
+                            "wgmma.fence",
+                            "wgmma.commit",
+                            "wgmma.wait",
+                            "st.u",
+                            "membar"})
     if (form.rfind(start, 0) == 0) return true;
   return false;
 }

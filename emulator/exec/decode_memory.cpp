@@ -173,10 +173,19 @@ void Decoder::copy(const Instruction& in) {
   program_->code.push_back(op);
 }
 
-// Only loads to shared memory that an mbarrier is told of.
+// Only loads to shared memory that an mbarrier is told of; and to L2, of which nothing is seen here.
 void Decoder::copy_bulk(const Instruction& in, Modifiers& form) {
+  const bool prefetches = form.take("prefetch");
   const bool tensor = form.take("tensor");
   const std::string_view dims = form.take_any({"1d", "2d", "3d", "4d", "5d"});
+  if (prefetches) {
+    need_operands(in, 1, 1);
+    if (!tensor || dims.empty() || !form.take("L2") || !form.take("global") || !form.empty()) unknown(in);
+    if (in.operands[0].parts.size() != static_cast<std::size_t>(dims[0] - '0'))
+      fail(in, "as many coordinates as dimensions, or not");
+    emit(handlers::nothing);
+    return;
+  }
   const bool to_shared = form.take("shared::cluster") || form.take("shared::cta");
   const bool known = to_shared && form.take("global") && form.take("mbarrier::complete_tx::bytes");
   form.take("tile");

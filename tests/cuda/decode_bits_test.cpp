@@ -92,7 +92,7 @@ TEST_P(DecodeBits, AreThoseOfTheEntryAlone) {
 INSTANTIATE_TEST_SUITE_P(Shapes, DecodeBits,
                          testing::Values("h4/2 q1 k900 d64 bf16", "h48 q1 k900 d64 f16",
                                          "h2/1 q3 k900 d128 f16 causal=bottom-right",
-                                         "h20/1 q2 k900 d64 f16 causal=bottom-right window=500,0"));
+                                         "h8/1 q2 k900 d64 f16 causal=bottom-right window=500,0"));
 
 // The second kernel and the first merge by the same steps: one block that has all of a sequence writes what
 // several write together. How many blocks there are is decided by the batch.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/decode/choose.hpp"
+#include "cuda/serving/choose.hpp"
 #include "cuda/sm80/configs.hpp"
 #include "tests/cuda/planned.hpp"
 
@@ -18,14 +19,23 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
   // CUDA programming guide, technical specifications by compute capability.
   for (const Limit& gpu : {Limit{80, 163 * 1024}, {86, 99 * 1024}, {89, 99 * 1024}, {90, 227 * 1024}}) {
     for (const HeadDims& dims : kHeadDims) {
-      for (const Variant variant : {Variant::few, Variant::more}) {
-        if (variant == Variant::more && !has_more(dims.dim)) continue;
-        const Config c = config_for(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
-        EXPECT_LE(c.shared_bytes(), gpu.shared_bytes) << dims.dim << " on sm_" << gpu.arch;
-        EXPECT_LE(c.tile.min_blocks * (c.shared_bytes() + 1024), gpu.shared_bytes + 1024)
+      const Config c = config_for(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim);
+      EXPECT_LE(c.shared_bytes(), gpu.shared_bytes) << dims.dim << " on sm_" << gpu.arch;
+      EXPECT_LE(c.tile.min_blocks * (c.shared_bytes() + 1024), gpu.shared_bytes + 1024)
+          << dims.dim << " on sm_" << gpu.arch;
+      EXPECT_EQ(kTileKeys % c.keys(), 0);
+      EXPECT_GE(c.tile.stages, 2);
+      for (const auto variant : {serving::Variant::few, serving::Variant::more, serving::Variant::few_options,
+                                 serving::Variant::more_options}) {
+        if (!serving::is_few(variant) && !serving::has_more(dims.dim)) continue;
+        const serving::Config s =
+            serving::config_for(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
+        EXPECT_LE(s.min_blocks * (s.shared_bytes() + 1024), gpu.shared_bytes + 1024)
             << dims.dim << " on sm_" << gpu.arch;
-        EXPECT_EQ(kTileKeys % c.keys(), 0);
-        EXPECT_GE(c.tile.stages, 2);
+        EXPECT_EQ(serving::kTileKeys % s.keys, 0);
+        EXPECT_GE(s.stages, 2) << dims.dim << " on sm_" << gpu.arch;
+        // What warps leave for each other at a piece's end fits the slot of a tile.
+        EXPECT_LE(s.warps() * s.rows() * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
       }
     }
   }
@@ -35,7 +45,7 @@ TEST(DecodeChoice, FewRowsOverManyKeys) {
   for (const int arch : {80, 89, 90}) {
     for (const char* words :
          {"b1 h32/8 q1 k1024 d128 bf16", "b1 h32/8 q1 k131072 d128 bf16", "b64 h32/8 q1 k1024 d128 bf16",
-          "b1 h8/1 q1 k32768 d128 f16", "b4 h64/8 q4 k8192 d64 bf16 causal=bottom-right lengths",
+          "b1 h8/1 q1 k32768 d128 f16", "b4 h64/8 q2 k8192 d64 bf16 causal=bottom-right lengths",
           "b2 h16 q1 k4096 d256 f16 softcap=30"})
       EXPECT_EQ(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
     for (const char* words : {"b4 h16 q2048 d128 f16", "b1 h16 q1024 k8192 d64 bf16"})
@@ -45,11 +55,18 @@ TEST(DecodeChoice, FewRowsOverManyKeys) {
   EXPECT_EQ(planned(problem("b1 h8 q1 k32 d64 f16"), 90).kernel, "sm80");  // few keys: nothing to cut
 }
 
-TEST(DecodeChoice, RowsArePackedToTheVariantThatHoldsThem) {
-  EXPECT_EQ(choice_for(problem("b1 h32/8 q4 k100 d128 f16"), 90).variant, Variant::few);
-  EXPECT_EQ(choice_for(problem("b1 h32/8 q5 k100 d128 f16"), 90).variant, Variant::more);
-  EXPECT_EQ(choice_for(problem("b1 h32/8 q16 k100 d128 f16"), 90).row_tiles, 1);
-  EXPECT_EQ(choice_for(problem("b1 h32/8 q17 k100 d128 f16"), 90).row_tiles, 2);
+// Up to 16; the serving kernels have tiles of 64.
+TEST(DecodeChoice, RowsArePackedToTheKernelsThatHoldThem) {
+  EXPECT_EQ(planned(problem("b1 h32/8 q4 k9000 d128 f16"), 90).kernel, "decode");
+  EXPECT_EQ(planned(problem("b1 h32/8 q5 k9000 d128 f16"), 90).kernel, "serving");
+  const auto choice = [](const char* words) { return serving::choice_for(problem(words), 90); };
+  EXPECT_EQ(choice("b1 h32/8 q4 k100 d128 f16").variant, serving::Variant::few);
+  EXPECT_EQ(choice("b1 h32/8 q5 k100 d128 f16").variant, serving::Variant::more);
+  EXPECT_EQ(choice("b1 h32/8 q16 k100 d128 f16").row_tiles, 1);
+  EXPECT_EQ(choice("b1 h32/8 q17 k100 d128 f16").row_tiles, 2);
+  EXPECT_EQ(choice("b1 h32/8 q5 k100 d128 f16 softcap=3").variant, serving::Variant::more_options);
+  EXPECT_EQ(choice("b1 h2 q1 k100 d99 v36 f16").variant,
+            serving::Variant::few_options);  // no pairs of elements
   EXPECT_EQ(choice_for(problem("b1 h2 q1 k100 d100 v36 f16"), 90).dims.dim, 128);
 }
 
@@ -63,7 +80,7 @@ TEST(DecodeChoice, InvariantCallsGetKernelsThatAre) {
   // Whatever would be faster for the batch.
   for (const char* words : {"b1 h8 q512 d64 f16", "b64 h8 q64 k9000 d64 f16", "b2 h8 q1 k1 d128 bf16"}) {
     ASSERT_TRUE(core::plan(problem(words), device, &plan).ok());
-    EXPECT_EQ(plan.kernel->name, "decode") << words;
+    EXPECT_EQ(plan.kernel->name, problem(words).queries == 1 ? "decode" : "serving") << words;
   }
   ASSERT_TRUE(core::plan(problem("b2 h8 q512 d64 f32"), device, &plan).ok());
   EXPECT_EQ(plan.kernel->name, "scalar");

@@ -27,7 +27,7 @@ const std::set<std::string> kHostHeaders = {
     "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
     "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
     "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
-    "cuda/sm90/entries.hpp"};
+    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -51,7 +51,7 @@ const std::vector<Folder> kShared = {
     {"ptx", "compute_90a", "", {}}, {"tile", "compute_80", "", {}}, {"mask", "compute_80", "", {}}};
 const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
-    {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64, Variant::few>"}},
+    {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64>"}},
     {"serving", "compute_90a", "cuda/serving/instance.hpp", {"attend<Element::f16, 64, 64, Variant::more>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
     {"sm80_f32", "compute_80", "cuda/sm80_f32/instance.hpp", {"attend<64, Variant::few>"}},

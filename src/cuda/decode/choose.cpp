@@ -43,12 +43,10 @@ std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group();
 core::Status supports(const core::Problem& p) {
   if (core::Status s = dense_only(p); !s.ok()) return s;
   if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
-  // Its sequences are counted in 32 bits.
-  if (p.kv_heads * packed_rows(p) > kMaxLength) {
-    return core::unsupported(fmt::format("queries times heads is {}; the decode kernel takes up to {}",
-                                         p.queries * p.heads, kMaxLength));
-  }
-  return {};
+  if (packed_rows(p) <= kMostRows) return {};
+  return core::unsupported(
+      fmt::format("queries times the heads that share K and V is {}; this kernel takes up to {}",
+                  packed_rows(p), kMostRows));
 }
 
 // Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there.
@@ -117,9 +115,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   const std::size_t row = row_of(p.dim, p.value_dim);
   const Functions& functions = functions_for(p)[row];
   int arch = 0;
-  if (core::Status s = runtime::current().code_arch(functions.attend.of(Variant::few), gpu.index, &arch);
-      !s.ok())
-    return s;
+  if (core::Status s = runtime::current().code_arch(functions.attend, gpu.index, &arch); !s.ok()) return s;
   const Choice choice = choice_for(p, arch);
   const Config& c = choice.config;
   const std::int64_t sequences = p.kv_heads * choice.row_tiles;
@@ -143,7 +139,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   runtime::Step& attend = made->add();
   attend.kernel = "decode";
-  attend.function = functions.attend.of(choice.variant);
+  attend.function = functions.attend;
   attend.pdl = sm80::pdl(arch);
   attend.grid[0] = static_cast<unsigned>(blocks);
   attend.threads = static_cast<unsigned>(c.tile.threads());
@@ -175,9 +171,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
 Choice choice_for(const core::Problem& p, int code_arch) {
   Choice choice{};
   choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  const Config few = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, Variant::few);
-  choice.variant = packed_rows(p) <= few.rows() || !has_more(choice.dims.dim) ? Variant::few : Variant::more;
-  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
+  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim);
   choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
   return choice;
 }
@@ -185,7 +179,8 @@ Choice choice_for(const core::Problem& p, int code_arch) {
 core::Kernel production_row() {
   core::Kernel row;
   row.name = "decode";
-  row.summary = "production: few rows over many keys, cut into pieces; f16 and bf16, head dims to 256";
+  row.summary =
+      "production: up to 16 packed rows over many keys, cut into pieces; f16 and bf16, head dims to 256";
   row.invariant = true;
   row.supports = supports;
   row.estimate = estimate;

@@ -11,7 +11,6 @@ core::Kernel production_row();
 // For tests: what a problem gets on a GPU of this arch.
 struct Choice {
   HeadDims dims;
-  Variant variant;
   Config config;
   std::int64_t row_tiles;  // of a K/V head
 };

@@ -6,7 +6,7 @@
 namespace tessera::cuda::decode {
 
 struct Functions {
-  FunctionTable<Variant, kVariants> attend;
+  const void* attend = nullptr;
   const void* merge = nullptr;  // where both dims are the same
 };
 

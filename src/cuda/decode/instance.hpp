@@ -20,13 +20,13 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-template <Element kElement, int kDim, int kValueDim, Variant kVariant>
-__global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).tile.threads(),
-                                  config_for(kArch, kDim, kValueDim, kVariant).tile.min_blocks)
+template <Element kElement, int kDim, int kValueDim>
+__global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim).tile.threads(),
+                                  config_for(kArch, kDim, kValueDim).tile.min_blocks)
     attend(const __grid_constant__ DecodeParams d) {
   extern __shared__ __align__(128) char shared[];
   let_next_start();
-  attend_run<config_for(kArch, kDim, kValueDim, kVariant), tile::ElementType<kElement>>(d, shared);
+  attend_run<config_for(kArch, kDim, kValueDim), tile::ElementType<kElement>>(d, shared);
 }
 
 template <Element kElement, int kValueDim>
@@ -40,9 +40,7 @@ __global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_c
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   Functions f;
-  f.attend[Variant::few] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::few>);
-  if constexpr (has_more(kDim))
-    f.attend[Variant::more] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::more>);
+  f.attend = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim>);
   // It does not depend on the keys' dim: compiled once.
   if constexpr (kDim == kValueDim) f.merge = reinterpret_cast<const void*>(merge<kElement, kValueDim>);
   return f;

@@ -5,8 +5,7 @@
 //   copies  | Q | K0 V0 | K1 V1 | ...                cp.async, C.tile.stages tiles
 //   tile i  | barrier; start K V(i + stages - 1)
 //           | S = Q K, row max, P = exp2(S - row max), O += P V
-//             (where warps share rows: largest scores and P pass through shared memory, each behind a
-//             barrier)
+//             (largest scores and P pass through shared memory, each behind a barrier)
 //   a piece's end: its O and softmax state are merged into those of the sequence's pieces before it, or
 //           written to the workspace, if another block has the first of them
 //   a sequence's end: rows are divided and written, or, if another block has the rest, left in the workspace
@@ -84,8 +83,8 @@ struct Block {
     }
   }
 
-  // O += P V of all keys for this warp's columns. P: in registers, or in shared memory.
-  __device__ void multiply_value(Output<C>& o, const sm80::Probs<C.tile>& own, int slot) const {
+  // O += P V of all keys for this warp's columns. P: in shared memory.
+  __device__ void multiply_value(Output<C>& o, int slot) const {
     const tile::FragmentIndex a = tile::ldmatrix_a(w.lane), b = tile::ldmatrix_b_transposed(w.lane);
     const unsigned probs = shared + C.probs_offset() + tile::chunk_offset<kTileKeys>(a.row, a.column);
     const unsigned value = shared + C.tile.query_bytes() + C.tile.stages * C.tile.key_bytes() +
@@ -96,12 +95,7 @@ struct Block {
       unsigned prob[C.tile.row_tiles][4];
 #pragma unroll
       for (int m = 0; m < C.tile.row_tiles; ++m) {
-        if constexpr (C.shares_rows()) {
-          ptx::load_matrix_x4(prob[m], tile::fragment_address<kTileKeys>(probs, 16 * m, k));
-        } else {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) prob[m][i] = own[m][k][i];
-        }
+        ptx::load_matrix_x4(prob[m], tile::fragment_address<kTileKeys>(probs, 16 * m, k));
       }
 #pragma unroll
       for (int n = 0; n < C.columns() / 16; ++n) {
@@ -138,11 +132,9 @@ struct Block {
       tile::exponentiate<T>(probs[m], s[m], rows.tiles[m], factor, sum);
       tile::add_sums(rows.tiles[m], sum);
     }
-    if constexpr (C.shares_rows()) {
-      show_probs<C>(probs, memory + C.probs_offset(), w);
-      __syncthreads();
-    }
-    multiply_value(o, probs, slot);
+    show_probs<C>(probs, memory + C.probs_offset(), w);
+    __syncthreads();
+    multiply_value(o, slot);
   }
 
   // `slots`: the first of this block in the workspace.

@@ -1,5 +1,5 @@
-// The softmax of a tile of scores. Where the keys of a row are dealt out to the block's warps, all of them go
-// by the same row max, which they find together, and each adds up its own keys.
+// The softmax of a tile of scores. The keys of a row are dealt out to the block's warps; all of them go by
+// the same row max, which they find together, and each adds up its own keys.
 #pragma once
 
 #include "cuda/decode/configs.hpp"
@@ -40,21 +40,19 @@ __device__ inline void find_largest(const sm80::Scores<C.tile>& s, float* stats,
                                     float (&largest)[C.tile.row_tiles][2]) {
 #pragma unroll
   for (int m = 0; m < C.tile.row_tiles; ++m) tile::find_largest<1>(s[m], largest[m], 0, 2);
-  if constexpr (C.shares_rows()) {
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
+  for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        if (w.lane % 4 == 0) stats[w.split * C.rows() + w.row_of(m, r)] = largest[m][r];
-    __syncthreads();
+    for (int r = 0; r < 2; ++r)
+      if (w.lane % 4 == 0) stats[w.split * C.rows() + w.row_of(m, r)] = largest[m][r];
+  __syncthreads();
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
+  for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
+    for (int r = 0; r < 2; ++r)
 #pragma unroll
-        for (int split = 0; split < C.tile.key_splits; ++split)
-          largest[m][r] = fmaxf(largest[m][r], stats[split * C.rows() + w.row_of(m, r)]);
-  }
+      for (int split = 0; split < C.tile.key_splits; ++split)
+        largest[m][r] = fmaxf(largest[m][r], stats[split * C.rows() + w.row_of(m, r)]);
 }
 
 // Moves the row max where the largest score is far above it; each row decides for itself. True if some row of
@@ -95,24 +93,21 @@ template <Config C>
 __device__ inline void join_sums(Rows<C>& rows, float* stats, const Warp<C>& w) {
 #pragma unroll
   for (int m = 0; m < C.tile.row_tiles; ++m) tile::join_sums(rows.tiles[m]);
-  if constexpr (C.shares_rows()) {
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
+  for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        if (w.lane % 4 == 0) stats[w.split * C.rows() + w.row_of(m, r)] = rows.tiles[m].sum[r];
-    __syncthreads();
+    for (int r = 0; r < 2; ++r)
+      if (w.lane % 4 == 0) stats[w.split * C.rows() + w.row_of(m, r)] = rows.tiles[m].sum[r];
+  __syncthreads();
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
+  for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float sum = stats[w.row_of(m, r)];
+    for (int r = 0; r < 2; ++r) {
+      float sum = stats[w.row_of(m, r)];
 #pragma unroll
-        for (int split = 1; split < C.tile.key_splits; ++split)
-          sum += stats[split * C.rows() + w.row_of(m, r)];
-        rows.tiles[m].sum[r] = sum;
-      }
-  }
+      for (int split = 1; split < C.tile.key_splits; ++split) sum += stats[split * C.rows() + w.row_of(m, r)];
+      rows.tiles[m].sum[r] = sum;
+    }
 }
 
 }  // namespace tessera::cuda::decode

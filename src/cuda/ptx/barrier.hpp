@@ -1,9 +1,11 @@
 // mbarriers, named barriers and the fences between the ways to shared memory (PTX ISA, "Parallel
-// Synchronization and Communication Instructions": mbarrier, barrier; "fence.proxy"). sm_90 and newer.
+// Synchronization and Communication Instructions": mbarrier, barrier; "fence.proxy"). sm_90 and newer; those
+// that say so from sm_80 on.
 #pragma once
 
 namespace tessera::cuda::ptx {
 
+// From sm_80 on.
 __device__ inline void barrier_init(unsigned barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -12,6 +14,7 @@ __device__ inline void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// From sm_80 on.
 __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -27,13 +30,19 @@ __device__ inline void fence_for_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Waits until the phase of this parity (0, 1, 0, ...) is complete.
+// Before sm_90 a thread cannot wait for a phase, only ask again.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define TESSERA_ASK_BARRIER "mbarrier.test_wait.parity.shared::cta.b64"
+#else
+#define TESSERA_ASK_BARRIER "mbarrier.try_wait.parity.shared::cta.b64"
+#endif
+// Waits until the phase of this parity (0, 1, 0, ...) is complete. From sm_80 on.
 __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "again:\n" TESSERA_ASK_BARRIER
+      " done, [%0], %1;\n"
       "@done bra ready;\n"
       "bra again;\n"
       "ready:\n"
@@ -41,6 +50,7 @@ __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
+#undef TESSERA_ASK_BARRIER
 
 // Whether it is complete already. Asked early, it saves the wait's own latency later.
 __device__ inline bool barrier_done(unsigned barrier, unsigned parity) {

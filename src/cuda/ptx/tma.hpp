@@ -3,14 +3,7 @@
 // sm_90 and newer.
 #pragma once
 
-namespace tessera::cuda {
-
-// What cuTensorMapEncodeTiled fills in; opaque here. Lives in kernel parameters.
-struct alignas(64) TensorMap {
-  unsigned long long words[16];
-};
-
-}  // namespace tessera::cuda
+#include "cuda/ptx/tensor_map.hpp"
 
 namespace tessera::cuda::ptx {
 
@@ -26,6 +19,13 @@ __device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barr
       "%6}], [%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
+}
+
+// The same box, to L2 alone.
+__device__ inline void tma_prefetch(const TensorMap* map, int column, int row, int head, int batch) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(column),
+               "r"(row), "r"(head), "r"(batch)
+               : "memory");
 }
 
 // Bytes that lie side by side; addresses and size are multiples of 16.

@@ -50,7 +50,8 @@ core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) 
     return function(reinterpret_cast<CUtensorMap*>(map), type, 4, t.data, t.extents.data(),
                     t.strides_bytes.data(), box, kOneByOne, CU_TENSOR_MAP_INTERLEAVE_NONE,
                     t.strip ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                    t.streams ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   });
   if (result == CUDA_SUCCESS) return {};
   return {

@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "cuda/estimate.hpp"
+#include "cuda/serving/boxes.hpp"
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/params.hpp"
 #include "cuda/sm80/configs.hpp"
-#include "cuda/steps.hpp"
+#include "cuda/sm90/entries.hpp"
+#include "cuda/tile/band.hpp"
 #include "cuda/translate.hpp"
 
 namespace tessera::cuda::serving {
@@ -41,54 +43,31 @@ std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
 
 std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group(); }
 
-core::Status supports(const core::Problem& p) {
-  if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
-  // Its sequences are counted in 32 bits.
-  if (p.kv_heads * packed_rows(p) > kMaxLength) {
-    return core::unsupported(fmt::format("queries times heads is {}; this kernel takes up to {}",
-                                         p.queries * p.heads, kMaxLength));
-  }
-  return {};
+// Two neighbouring elements can be read or written at once, in every row.
+bool in_pairs(const core::Tensor4& t, std::int64_t columns, std::int64_t size) {
+  return reinterpret_cast<std::uintptr_t>(t.data) % static_cast<std::uintptr_t>(2 * size) == 0 &&
+         columns % 2 == 0 && t.batch_stride % 2 == 0 && t.head_stride % 2 == 0 && t.row_stride % 2 == 0;
+}
+bool query_in_pairs(const core::Problem& p) { return in_pairs(p.query, p.dim, core::dtype_size(p.dtype)); }
+
+// What the variants without options leave out. None of it depends on the batch.
+bool needs_options(const core::Problem& p) {
+  return !plain_scores(p) || translate(p, 1).units.first != 1.0f || p.prior.parts > 0 || !query_in_pairs(p) ||
+         !keys_of_16_bytes(p) || !in_pairs(p.output.rows, p.value_dim, core::dtype_size(p.output.dtype));
 }
 
-// What a problem gets on a GPU of this arch.
-struct Choice {
-  HeadDims dims;
-  Variant variant;
-  Config config;
-  std::int64_t row_tiles;  // of a K/V head
-};
-
-Choice choice_of(const core::Problem& p, int code_arch, Variant variant) {
+Choice choice_of(const core::Problem& p, int code_arch, bool few) {
   Choice choice{};
   choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  choice.variant = variant;
-  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, variant);
+  choice.variant = variant_of(few, needs_options(p));
+  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
   choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
   return choice;
-}
-
-Choice choice_for(const core::Problem& p, int code_arch) {
-  const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
-  return choice_of(p, code_arch,
-                   packed_rows(p) <= few.rows() || !has_more(dims.dim) ? Variant::few : Variant::more);
 }
 
 // Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there.
 constexpr double kBytesPerUs = 4.2e6 / 132, kFlopsPerUs = 1.8e8 / 132;
 constexpr double kStartUs = 3;
-
-core::Estimate estimate(const core::Problem& p, const core::Device& device) {
-  const runtime::Gpu& gpu = gpu_of(device);
-  const Choice choice = choice_for(p, sm80::code_arch_of(gpu.arch));
-  const double pairs = static_cast<double>(p.batch * p.kv_heads) *
-                       visited_keys(p, choice.config.rows() / std::max<std::int64_t>(p.group(), 1));
-  const double dims = static_cast<double>(p.dim + p.value_dim), tiles = static_cast<double>(choice.row_tiles);
-  const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.dtype)) * tiles;
-  const double flops = pairs * dims * 2 * choice.config.rows() * tiles;
-  return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
-}
 
 // Key tiles that an entry's rows see, at most; a window may begin and end inside of one.
 int tiles_of(const core::Problem& p) {
@@ -103,6 +82,9 @@ struct Work {
   int tiles;                     // of keys, at most
   int most_pieces;               // of a sequence
   std::int64_t pieces, blocks;
+  int coarse;      // see Cut
+  bool alike;      // all entries, and the host knows what they are like
+  bool all_whole;  // no sequence is shared by blocks
 };
 
 // The most that a sequence takes of the line, however many others its entry has: with a share of one piece
@@ -119,9 +101,9 @@ std::int64_t longest_sequence(int tiles) {
 // The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
 // piece of a sequence that another began, of which none takes less of the line than the least.
 std::int64_t slots_of(const Work& w) {
-  constexpr std::int64_t kLeastCost = (1 << kLeastShift) + 1;
-  const std::int64_t stretch = w.sequences * longest_sequence(w.tiles) / w.blocks + 1;
-  return 1 + std::min<std::int64_t>(w.most_pieces - 1, stretch / kLeastCost + 1);
+  const std::int64_t least_cost = Cut{kLeastShift, 1}.cost(w.coarse);
+  const std::int64_t stretch = w.sequences * longest_sequence(w.tiles) / w.blocks + 1;  // not coarse: more
+  return 1 + std::min<std::int64_t>(w.most_pieces - 1, stretch / least_cost + 1);
 }
 
 // As many as run at once, or a few less where each can then have whole sequences, or whole parts of one:
@@ -146,136 +128,239 @@ Work work_of(const core::Problem& p, const Config& c, const Route& route, int sm
   const std::int64_t most_rows = std::min<std::int64_t>(packed_rows(p), route.most_rows);
   const std::int64_t row_tiles = std::max<std::int64_t>(divide_up(most_rows, c.rows()), 1);
   // With offsets all entries together have p.queries rows, and each may have a row tile that is not full.
+  const std::int64_t tiles_of_all = p.batch * row_tiles;
   w.sequences =
-      p.kv_heads * (p.query_offsets ? divide_up(packed_rows(p), c.rows()) + p.batch : p.batch * row_tiles);
+      p.kv_heads * (p.query_offsets ? std::min(divide_up(packed_rows(p), c.rows()) + p.batch, tiles_of_all)
+                                    : tiles_of_all);
   w.entry_sequences = p.query_offsets ? p.kv_heads : p.kv_heads * row_tiles;
   w.tiles = tiles_of(p);
   w.most_pieces =
-      share_of_pieces(c.shares_rows() ? kMostPieces : kMostLargePieces, static_cast<int>(w.entry_sequences));
-  w.pieces = std::clamp<std::int64_t>(divide_up(w.tiles, 1 << kLeastShift), 1, w.most_pieces);
-  w.blocks = blocks_of(std::int64_t{sms} * c.tile.min_blocks, w.sequences, w.pieces);
+      share_of_pieces(c.few ? kMostPieces : kMostLargePieces, static_cast<int>(w.entry_sequences));
+  w.pieces = cut(w.tiles, w.most_pieces).pieces;
+  constexpr std::int64_t kMostLine = std::numeric_limits<int>::max() / 4;
+  while (w.sequences * (longest_sequence(w.tiles) >> w.coarse) > kMostLine) ++w.coarse;
+  w.alike = !p.query_offsets && !p.kv.offsets && p.kv.lengths == nullptr && p.queries > 0;
+  w.blocks = blocks_of(std::int64_t{sms} * c.min_blocks, w.sequences, w.pieces);
+  w.all_whole = w.pieces == 1 || w.blocks == 1 || (w.alike && w.sequences % w.blocks == 0);
   return w;
 }
 
-std::string words(const core::Sizes& p, const Choice& choice, std::int64_t pieces, std::int64_t blocks) {
+Numbers numbers(const void* data, std::int64_t stride, tessera_dtype dtype) {
+  return {static_cast<const char*>(data), stride * core::dtype_size(dtype), dtype == TESSERA_I64 ? 1 : 0};
+}
+
+// What the kernels would find on the device (run.hpp), worked out here; no units where it does not fit 32
+// bits.
+Alike alike_of(const core::Problem& p, const Choice& choice, const Work& w, const ServingParams& d) {
+  const auto queries = static_cast<int>(p.queries);
+  const tile::KeyRange seen = tile::key_range(
+      {d.problem.sizes.keys, p.visibility.align_bottom_right ? d.problem.sizes.keys - queries : 0,
+       d.problem.visibility.left, d.problem.visibility.right},
+      0, std::max(queries - 1, 0));
+  Alike a{};
+  a.first_tile = seen.begin / kTileKeys;
+  const int tiles = seen.end > seen.begin ? ceil_divide(seen.end, kTileKeys) - a.first_tile : 0;
+  const Cut c = cut(tiles, d.most_pieces);
+  a.shift = c.shift;
+  a.pieces = c.pieces;
+  a.row_tiles = static_cast<int>(choice.row_tiles);
+  const std::int64_t units = w.entry_sequences * c.pieces, all = units * p.batch;
+  if (all == 0 || all > kMaxLength || d.blocks > all) return {};
+  a.units = static_cast<int>(units);
+  a.by_pieces = tile::make_divider(c.pieces);
+  a.by_units = tile::make_divider(a.units);
+  const Line line = make_line(all, d.blocks);
+  a.share = static_cast<int>(line.share);
+  a.rest = line.rest;
+  return a;
+}
+
+ServingParams params_of(const core::Problem& p, const Choice& choice, const Route& route, const Work& w) {
   const Config& c = choice.config;
-  return fmt::format(
-      "blocks of {} rows, {} keys at a time; {} blocks share up to {} pieces of keys a head{}{}", c.rows(),
-      c.keys(), blocks, pieces, p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
-      padding_words(p, c.tile.dim, c.tile.value_dim));
-}
-
-void set_serving_params(runtime::Step* step, const ServingParams& params) {
-  step->set_params(params);
-  step->place = [](void* bytes, const core::Addresses& at, void* workspace) {
-    auto* const d = static_cast<ServingParams*>(bytes);
-    place(&d->problem, at);
-    d->partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + d->partials_at);
-    d->sums = reinterpret_cast<float*>(static_cast<char*>(workspace) + d->sums_at);
-    return core::Status{};
-  };
-}
-
-ServingParams params_of(const core::Problem& p, const Config& c, const Route& route, const Work& w) {
   ServingParams d{};
   d.problem = translate(p, static_cast<int>(p.group()));
+  if (p.query_offsets)
+    d.query_offsets = numbers(p.query_offsets.data, p.query_offsets.stride, p.query_offsets.dtype);
+  if (p.kv.offsets) d.key_offsets = numbers(p.kv.offsets.data, p.kv.offsets.stride, p.kv.offsets.dtype);
+  if (p.kv.lengths != nullptr) d.key_lengths = numbers(p.kv.lengths, p.kv.lengths_stride, p.kv.lengths_dtype);
   d.blocks = static_cast<int>(w.blocks);
   d.tile_rows = c.rows();
+  d.tile_shift = c.few ? 4 : 6;
   d.least_rows = route.least_rows;
   d.most_rows = route.most_rows;
-  d.plain = !p.by_entry() && p.prior.parts == 0 && p.output.dtype == p.dtype ? 1 : 0;
-  d.reads_lengths = p.kv.lengths != nullptr || p.query_offsets || p.kv.offsets ? 1 : 0;
+  d.few = c.few ? 1 : 0;
   d.clears = p.query_offsets && route.clears ? 1 : 0;
   d.whole_chunks = keys_of_16_bytes(p) ? 1 : 0;
-  d.changes_scores = plain_scores(p) && d.problem.units.first == 1.0f ? 0 : 1;
-  // Of an entry, which may have any number of sequences, or of one of as many as all entries have.
-  d.few_pieces =
-      p.query_offsets ? kFewPieces : share_of_pieces(kFewPieces, static_cast<int>(w.entry_sequences));
-  d.most_pieces = p.query_offsets ? (c.shares_rows() ? kMostPieces : kMostLargePieces) : w.most_pieces;
+  d.query_pairs = query_in_pairs(p) ? 1 : 0;
+  d.most_pieces = w.most_pieces;
+  d.coarse = w.coarse;
   d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
   d.slots = static_cast<int>(slots_of(w));
+  if (w.alike) d.alike = alike_of(p, choice, w, d);
   return d;
 }
 
-// Blocks that share the rows of a sequence in the second kernel.
-constexpr int kMergeRows = 8;
+core::Status place(void* params, const core::Addresses& at, void* workspace) {
+  using core::TensorId;
+  auto* const d = static_cast<ServingParams*>(params);
+  cuda::place(&d->problem, at);
+  const auto bytes = [&](TensorId id) { return static_cast<const char*>(at[id]); };
+  if (d->query_offsets.data != nullptr) d->query_offsets.data = bytes(TensorId::query_offsets);
+  if (d->key_offsets.data != nullptr) d->key_offsets.data = bytes(TensorId::key_offsets);
+  if (d->key_lengths.data != nullptr) d->key_lengths.data = bytes(TensorId::key_lengths);
+  d->partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + d->partials_at);
+  if (d->notes_at != 0) d->notes = reinterpret_cast<int*>(static_cast<char*>(workspace) + d->notes_at);
+  if (d->box_shift == 0) return {};
+  const runtime::Runtime& cuda = runtime::current();
+  if (core::Status s = cuda.move_map(&d->key, at[TensorId::key]); !s.ok()) return s;
+  return cuda.move_map(&d->value, at[TensorId::value]);
+}
 
-// What was launched, for people.
-struct Added {
-  Choice choice;
-  std::int64_t pieces = 1, blocks = 1;
-};
+core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams* d) {
+  const int shift = arch >= 90 ? box_shift(p) : 0;
+  if (shift == 0) return {};
+  d->box_shift = shift;
+  const Boxes boxes = boxes_of(p, shift);
+  if (core::Status s = runtime::current().encode(boxes.key, gpu, &d->key); !s.ok()) return s;
+  return runtime::current().encode(boxes.value, gpu, &d->value);
+}
+
+// Blocks that share the rows of a sequence in the second kernel.
+constexpr int kMergeRows = 16;
 
 // The two kernels of one variant.
-void add_launches(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice, const Route& route,
-                  int arch, Steps* steps, Added* added) {
+core::Status add_launches(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice,
+                          const Route& route, int arch, Steps* steps, Launched* launched) {
   const Config& c = choice.config;
   const Work work = work_of(p, c, route, gpu.sms);
-  ServingParams params = params_of(p, c, route, work);
-  const bool merges = work.pieces > 1 && work.sequences > 0 && params.slot_rows > 0 && work.blocks > 1;
+  ServingParams params = params_of(p, choice, route, work);
+  if (core::Status s = set_boxes(p, arch, gpu.index, &params); !s.ok()) return s;
+  const bool merges = !work.all_whole && work.sequences > 0 && params.slot_rows > 0;
   if (merges) {
     params.partials_at =
-        steps->add_workspace(work.blocks * params.slots * slot_floats(params.slot_rows, c.tile.value_dim) *
+        steps->add_workspace(work.blocks * params.slots * slot_floats(params.slot_rows, c.value_dim) *
                              static_cast<std::int64_t>(sizeof(float)));
+    params.notes_at = steps->add_workspace(work.blocks * kNoteBytes);
   }
-  if (c.sum_in == SumIn::workspace && work.pieces > 1)
-    params.sums_at = steps->add_workspace(work.blocks * c.rows() * c.tile.value_dim *
-                                          static_cast<std::int64_t>(sizeof(float)));
   runtime::Step& attend = steps->add();
   attend.kernel = "serving";
   attend.function = functions_for(p)[row_of(p.dim, p.value_dim)].attend.of(choice.variant);
   attend.pdl = sm80::pdl(arch);
   attend.grid[0] = static_cast<unsigned>(work.blocks);
-  attend.threads = static_cast<unsigned>(c.tile.threads());
-  attend.shared_bytes = static_cast<unsigned>(c.shared_bytes());
-  set_serving_params(&attend, params);
+  attend.threads = static_cast<unsigned>(c.threads());
+  // Where there is a block for every SM at most, two on one would leave another without work.
+  attend.shared_bytes = static_cast<unsigned>(work.blocks <= gpu.sms ? std::max(c.shared_bytes(), kAloneBytes)
+                                                                     : c.shared_bytes());
+  attend.set_params(params);
+  attend.place = place;
   if (merges) {
     runtime::Step& merge = steps->add();
     merge.kernel = "serving";
-    merge.function = functions_for(p)[row_of(c.tile.value_dim, c.tile.value_dim)].merge;
+    merge.function =
+        functions_for(p)[row_of(c.value_dim, c.value_dim)].merge[takes_options(choice.variant) ? 1 : 0];
     merge.pdl = sm80::pdl(arch);
     merge.grid[0] = static_cast<unsigned>(work.blocks - 1);
     merge.grid[1] = static_cast<unsigned>(std::min(params.slot_rows, kMergeRows));
-    merge.threads = static_cast<unsigned>(c.tile.value_dim / 2);
-    set_serving_params(&merge, params);
+    merge.threads = kMergeThreads;
+    merge.shared_bytes = static_cast<unsigned>(merge_shared_bytes(c.value_dim));
+    merge.set_params(params);
+    merge.place = place;
   }
-  *added = {choice, work.pieces, work.blocks};
+  *launched = {choice, work.pieces, work.blocks};
+  return {};
+}
+
+core::Estimate estimate(const core::Problem& p, const core::Device& device) {
+  const runtime::Gpu& gpu = gpu_of(device);
+  const Choice choice = choice_for(p, sm80::code_arch_of(gpu.arch));
+  const double pairs = static_cast<double>(p.batch * p.kv_heads) *
+                       visited_keys(p, choice.config.rows() / std::max<std::int64_t>(p.group(), 1));
+  const double dims = static_cast<double>(p.dim + p.value_dim), tiles = static_cast<double>(choice.row_tiles);
+  const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.dtype)) * tiles;
+  const double flops = pairs * dims * 2 * choice.config.rows() * tiles;
+  return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
+}
+
+// From so many queries on sm90 takes an entry: its tiles have 128 rows of one head.
+constexpr int kPromptQueries = 64;
+
+// Each entry goes to the kernels that it would go to alone.
+core::Status add_all(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Launched* launched) {
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  const bool prompts = sm90::takes_entries(p, gpu);
+  if (!prompts) return add_steps(p, gpu, kAll, steps, launched);
+  if (p.query_offsets || p.queries < kPromptQueries)
+    if (core::Status s = add_steps(p, gpu, kPromptQueries - 1, steps, launched); !s.ok()) return s;
+  if (p.queries < kPromptQueries) return {};
+  launched->prompts = true;
+  return sm90::add_entries(p, gpu, kPromptQueries, steps);
+}
+
+core::Status prepare(const core::Problem& p, const core::Device& device,
+                     std::shared_ptr<const core::Prepared>* out) {
+  const runtime::Gpu& gpu = gpu_of(device);
+  auto made = std::make_shared<Steps>();
+  Launched launched;
+  if (core::Status s = add_all(p, gpu, made.get(), &launched); !s.ok()) return s;
+  *out = made;
+  core::Status status = made->finish(gpu.index, launched.blocks,
+                                     [sizes = core::Sizes(p), launched] { return words(sizes, launched); });
+  made->splits = static_cast<std::int32_t>(launched.pieces);
+  if (launched.choice.config.dim > 0)
+    made->threads = launched.choice.config.threads();  // not the last kernel's
+  return status;
+}
+
+}  // namespace
+
+Choice choice_for(const core::Problem& p, int code_arch) {
+  const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
+  const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
+  return choice_of(p, code_arch, packed_rows(p) <= few.rows() || !has_more(dims.dim));
+}
+
+core::Status takes(const core::Problem& p) {
+  if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
+  // Its sequences are counted in 32 bits.
+  if (p.kv_heads * packed_rows(p) <= kMaxLength) return {};
+  return core::unsupported(
+      fmt::format("queries times heads is {}; this kernel takes up to {}", p.queries * p.heads, kMaxLength));
+}
+
+std::string words(const core::Sizes& p, const Launched& launched) {
+  const std::string prompts =
+      launched.prompts ? fmt::format("entries of {} queries and more by sm90's tiles", kPromptQueries) : "";
+  const Config& c = launched.choice.config;
+  if (c.dim == 0) return prompts;
+  return fmt::format(
+      "blocks of {} rows, {} keys at a time; {} blocks share up to {} pieces of keys a head{}{}{}{}",
+      c.rows(), c.keys, launched.blocks, launched.pieces,
+      p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
+      padding_words(p, c.dim, c.value_dim), prompts.empty() ? "" : "; ", prompts);
 }
 
 // Where entries may have any number of rows, each variant gets those that it would get alone.
-core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Added* added) {
+core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, std::int64_t most_queries,
+                       Steps* steps, Launched* launched) {
   const Functions& functions = functions_for(p)[row_of(p.dim, p.value_dim)];
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(functions.attend.of(Variant::few), gpu.index, &arch);
       !s.ok())
     return s;
   const Choice whole = choice_for(p, arch);
-  Route rest{1, std::numeric_limits<int>::max(), true};
-  if (p.query_offsets && whole.variant == Variant::more) {
-    const Choice few = choice_of(p, arch, Variant::few);
-    const int most = few.config.rows();
-    add_launches(p, gpu, few, {1, most, true}, arch, steps, added);
-    rest = {most + 1, rest.most_rows, false};
+  const auto most =
+      static_cast<int>(std::min<std::int64_t>(most_queries, std::numeric_limits<int>::max() /
+                                                                std::max<std::int64_t>(p.group(), 1)) *
+                       p.group());
+  Route rest{1, most, true};
+  if (p.query_offsets && !whole.config.few) {
+    const Choice few = choice_of(p, arch, true);
+    const int rows = few.config.rows();
+    if (core::Status s = add_launches(p, gpu, few, {1, rows, true}, arch, steps, launched); !s.ok()) return s;
+    rest = {rows + 1, most, false};
   }
-  add_launches(p, gpu, whole, rest, arch, steps, added);
-  return {};
+  return add_launches(p, gpu, whole, rest, arch, steps, launched);
 }
-
-core::Status prepare(const core::Problem& p, const core::Device& device,
-                     std::shared_ptr<const core::Prepared>* out) {
-  auto made = std::make_shared<Steps>();
-  Added added;
-  if (core::Status s = add_steps(p, gpu_of(device), made.get(), &added); !s.ok()) return s;
-  *out = made;
-  core::Status status = made->finish(gpu_of(device).index, added.blocks, [sizes = core::Sizes(p), added] {
-    return words(sizes, added.choice, added.pieces, added.blocks);
-  });
-  made->splits = static_cast<std::int32_t>(added.pieces);
-  made->threads = added.choice.config.tile.threads();  // not the second kernel's
-  return status;
-}
-
-}  // namespace
 
 core::Kernel production_row() {
   core::Kernel row;
@@ -284,10 +369,10 @@ core::Kernel production_row() {
       "production: ragged batches, pages, priors, any output; keys cut into pieces; f16 and bf16, head dims "
       "to 256";
   row.invariant = true;
-  row.supports = supports;
+  row.supports = takes;
   row.estimate = estimate;
   row.prepare = prepare;
-  row.budget = {255, 227 * 1024, 96};  // docs/serving.md, "On a GPU"
+  row.budget = {255, 227 * 1024, 560};  // of variants with options: docs/serving.md, "On a GPU"
   row.symbol = "serving::";
   return row;
 }

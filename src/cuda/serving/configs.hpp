@@ -1,91 +1,75 @@
 // Tile sizes of the serving kernels: a row for each head dim, number of packed rows and arch.
 //
-// Warps share a tile of keys in one of two ways (row_warps, key_splits):
+//   few    up to 16 packed rows. Each warp multiplies 16 keys of a tile with all rows, and P of these keys
+//          with their values: warps have nothing to tell each other before a piece ends, when their results
+//          are merged through shared memory.
+//   more   up to 64. Each warp has 16 rows of its own, and all keys and columns; on Hopper the four warps
+//          multiply together, by wgmma: with 64 rows mma.sync would take as long as reading K and V does.
 //
-//   few    each warp multiplies 16 keys with all rows, and P of all keys with its own part of V's columns: no
-//          element of K and V is read from shared memory twice, and all that warps tell each other is P and
-//          a row's maxima and sums
-//   more   each warp has 16 rows of its own, and all keys and columns; on Hopper the four warps multiply
-//          together, by wgmma: with 64 rows mma.sync would take as long as reading K and V does
+// Both with and without options: what changes scores one by one, and results over other keys, are code that
+// the others would have to jump over.
 #pragma once
 
 #include "cuda/dispatch.hpp"
 #include "cuda/serving/pieces.hpp"
-#include "cuda/sm80/config.hpp"
-#include "cuda/tile/swizzle.hpp"
+#include "cuda/tile/host_device.hpp"
 
 namespace tessera::cuda::serving {
 
-enum class Variant {
-  few,   // up to 16 packed rows: tokens times the heads that share K and V
-  more,  // up to 64
-};
-inline constexpr int kVariants = 2;
+enum class Variant { few, more, few_options, more_options };
+inline constexpr int kVariants = 4;
+TESSERA_CONSTEXPR bool is_few(Variant v) { return v == Variant::few || v == Variant::few_options; }
+TESSERA_CONSTEXPR bool takes_options(Variant v) { return v >= Variant::few_options; }
+TESSERA_CONSTEXPR Variant variant_of(bool few, bool options) {
+  return few ? (options ? Variant::few_options : Variant::few)
+             : (options ? Variant::more_options : Variant::more);
+}
 
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
-
-// Not all have registers for it; nor shared memory.
-enum class SumIn { registers, shared, workspace };
-
-struct Config {
-  sm80::Config tile;
-  SumIn sum_in;  // O of a sequence's pieces so far
-  bool wgmma;
-
-  TESSERA_CONSTEXPR int rows() const { return tile.rows(); }
-  TESSERA_CONSTEXPR int keys() const { return tile.tile_keys(); }
-  // Where a chunk of 16 bytes of a tile of so many rows lies: as ldmatrix likes it, or wgmma.
-  template <int kDim, int kRows>
-  TESSERA_CONSTEXPR int chunk_offset(int row, int chunk) const {
-    return wgmma ? chunk / 8 * (kRows * 128) + row * 128 + ((chunk % 8) ^ (row % 8)) * 16
-                 : tile::chunk_offset<kDim>(row, chunk);
-  }
-  TESSERA_CONSTEXPR int columns() const { return tile.value_dim / tile.key_splits; }  // of V, a warp
-  TESSERA_CONSTEXPR bool shares_rows() const { return tile.key_splits > 1; }
-  TESSERA_CONSTEXPR int probs_offset() const { return tile.query_bytes() + tile.ring_bytes(); }
-  TESSERA_CONSTEXPR int probs_bytes() const {
-    return shares_rows() ? rows() * kTileKeys * tile.element_bytes : 0;
-  }
-  TESSERA_CONSTEXPR int sum_offset() const { return probs_offset() + probs_bytes(); }
-  TESSERA_CONSTEXPR int sum_bytes() const {
-    return sum_in == SumIn::shared ? rows() * tile.value_dim * 4 : 0;
-  }
-  // A float for each warp and row: maxima, then sums. Behind them, what the search for the block's first
-  // piece leaves.
-  TESSERA_CONSTEXPR int stats_offset() const { return sum_offset() + sum_bytes(); }
-  TESSERA_CONSTEXPR int search_offset() const { return stats_offset() + tile.key_splits * rows() * 4; }
-  // Where a tile's rows are, if K and V are in pages: for every slot of the ring.
-  TESSERA_CONSTEXPR int paged_offset() const { return (search_offset() + 64 + 15) / 16 * 16; }
-  TESSERA_CONSTEXPR int paged_bytes() const { return keys() * 16; }
-  TESSERA_CONSTEXPR int shared_bytes() const { return paged_offset() + tile.stages * paged_bytes(); }
-};
-
 // Past head dim 192 there are registers for 16 rows alone.
 TESSERA_CONSTEXPR bool has_more(int dim) { return dim <= 192; }
 
+inline constexpr int kProducerWarps = 2;  // one where TMA copies
+
+struct Config {
+  int dim, value_dim;  // multiples of 64
+  bool few;
+  int keys;        // of a tile
+  int stages;      // tiles in shared memory
+  int min_blocks;  // an SM
+  bool wgmma;
+
+  TESSERA_CONSTEXPR int rows() const { return few ? 16 : 64; }
+  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }  // that multiply
+  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }     // threads
+  TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
+  // Of V's columns, those that a warp has when a piece has ended.
+  TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
+  TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * 2; }
+  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * 2; }
+  TESSERA_CONSTEXPR int sum_bytes() const { return rows() * value_dim * 4; }
+  // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
+  TESSERA_CONSTEXPR int shared_bytes() const {
+    return stages * slot_bytes() + sum_bytes() + 1024 + warps() * 128;
+  }
+};
+
+inline constexpr int kAloneBytes = 120 * 1024;  // with these a block is alone on its SM
+
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
-  const bool large = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
-  const bool few = variant == Variant::few, wide = !has_more(dim);
-  Config c{};
-  c.tile = {.dim = dim,
-            .value_dim = value_dim,
-            .row_warps = few ? 1 : 4,
-            .row_tiles = 1,
-            .key_splits = !few             ? 1
-                          : wide && !large ? 2
-                                           : 4,
-            .keys = few     ? 16
-                    : large ? 64
-                            : 32,
-            .stages = 2,
-            .query_in_registers = few && dim <= 128,
-            .min_blocks = large && !wide ? 2 : 1};
-  c.wgmma = large && !few;
-  c.sum_in = c.wgmma ? SumIn::workspace : few && !wide ? SumIn::registers : SumIn::shared;
-  // As many tiles in flight as there is room for.
-  const int room = (large ? (wide ? 227 : 113) : 99) * 1024 - c.shared_bytes();
-  const int more = room / (c.keys() * (dim + value_dim) * 2 + c.paged_bytes());
-  c.tile.stages += more < 0 ? 0 : more > 4 ? 4 : more;
+  const bool hopper = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
+  const bool few = is_few(variant);
+  Config c{.dim = dim,
+           .value_dim = value_dim,
+           .few = few,
+           .keys = hopper || (few && dim <= 128) ? 64 : 32,
+           .stages = 0,
+           .min_blocks = hopper && few && dim <= 128 ? 2 : 1,
+           .wgmma = hopper && !few};
+  // As many tiles as there is room for; past six nothing is gained.
+  const int room = (!hopper ? 99 : c.min_blocks == 2 ? 113 : 227) * 1024;
+  const int fit = (room - c.shared_bytes()) / c.slot_bytes();
+  c.stages = fit > 6 ? 6 : fit;
   return c;
 }
 

@@ -2,20 +2,26 @@
 #pragma once
 
 #include "cuda/serving/params.hpp"
-#include "cuda/serving/softmax.hpp"
+#include "cuda/serving/shared.hpp"
 #include "cuda/tile/careful.hpp"
+#include "cuda/tile/row_softmax.hpp"
 
 namespace tessera::cuda::serving {
 
-// A thread's part of O: its warp's columns.
+// A thread's place when a piece has ended: its first row of the tile's (the second is 8 behind it) and
+// column.
 template <Config C>
-using Output = tile::Accumulator<C.columns()>[C.tile.row_tiles];
+struct Spot {
+  int lane, warp;
+
+  __device__ Spot() : lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32) {}
+  __device__ int row() const { return (C.few ? 0 : 16 * warp) + lane / 4; }
+  __device__ int column() const { return (C.few ? warp * C.columns() : 0) + 2 * (lane % 4); }
+  __device__ bool first_column() const { return lane % 4 == 0 && (!C.few || warp == 0); }
+};
 
 template <Config C>
-__device__ inline void clear_output(Output<C>& o) {
-#pragma unroll
-  for (int m = 0; m < C.tile.row_tiles; ++m) tile::clear(o[m]);
-}
+using Output = tile::Accumulator<C.columns()>;
 
 // One step of merging, the same bits wherever it is done.
 __device__ inline float merged(float so_far, float more, const tile::MergeFactors& f) {
@@ -28,199 +34,123 @@ __device__ inline tile::MergeFactors merge_state(tile::SoftmaxState& into, const
   return f;
 }
 
-// The pieces of a sequence so far. Where there are no registers for O each thread has words of its own in
-// memory, and a piece's O becomes the sum.
+// The pieces of a sequence so far. O is in shared memory, where each thread has its own words.
 template <Config C>
 struct Sum {
-  static constexpr bool kInRegisters = C.sum_in == SumIn::registers;
-  Rows<C> rows;
-  float own[kInRegisters ? C.tile.row_tiles : 1][kInRegisters ? C.columns() / 8 : 1][4];
-  float* memory;
+  tile::RowState rows = tile::empty_rows();
+  float* shared;
 
-  __device__ Sum(const ServingParams& d, char* shared) {
-    rows.start();
-    if constexpr (C.sum_in == SumIn::shared)
-      memory = reinterpret_cast<float*>(shared + C.sum_offset()) + threadIdx.x;
-    if constexpr (C.sum_in == SumIn::workspace)
-      memory = d.sums + blockIdx.x * (C.rows() * C.tile.value_dim) + threadIdx.x;
-    if constexpr (kInRegisters) for_each([&](int m, int n, int e) { own[m][n][e] = 0.0f; });
+  __device__ explicit Sum(float* memory) : shared(memory + threadIdx.x) {
+    for_each([&](int n, int e) { at(n, e) = 0.0f; });
   }
+  __device__ float& at(int n, int e) const { return shared[(4 * n + e) * C.consumers()]; }
   template <class F>
   __device__ static void for_each(const F& f) {
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
+    for (int n = 0; n < C.columns() / 8; ++n)
 #pragma unroll
-      for (int n = 0; n < C.columns() / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) f(m, n, e);
+      for (int e = 0; e < 4; ++e) f(n, e);
   }
-  __device__ float& word(int m, int n, int e) const {
-    return memory[((m * (C.columns() / 8) + n) * 4 + e) * C.tile.threads()];
-  }
-  // o is the sum after it, if it is in memory. first, last: of the pieces that come in.
-  __device__ void merge(const Rows<C>& more, Output<C>& o, bool first, bool last) {
-    tile::MergeFactors f[C.tile.row_tiles][2];
+  __device__ void merge(const tile::RowState& more, const Output<C>& o) {
+    tile::MergeFactors f[2];
 #pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        tile::SoftmaxState state = rows.tiles[m].of(r);
-        f[m][r] = merge_state(state, more.tiles[m].of(r));
-        rows.tiles[m].row_max[r] = state.row_max;
-        rows.tiles[m].sum[r] = state.sum;
-      }
-    if constexpr (kInRegisters) {
-      for_each([&](int m, int n, int e) { own[m][n][e] = merged(own[m][n][e], o[m][n][e], f[m][e / 2]); });
-    } else {
-      for_each([&](int m, int n, int e) {
-        o[m][n][e] = merged(first ? 0.0f : word(m, n, e), o[m][n][e], f[m][e / 2]);
-      });
-      if (!last) for_each([&](int m, int n, int e) { word(m, n, e) = o[m][n][e]; });
+    for (int r = 0; r < 2; ++r) {
+      tile::SoftmaxState state = rows.of(r);
+      f[r] = merge_state(state, more.of(r));
+      rows.row_max[r] = state.row_max;
+      rows.sum[r] = state.sum;
     }
-  }
-  __device__ float at(const Output<C>& o, int m, int n, int e) const {
-    if constexpr (kInRegisters) {
-      return own[m][n][e];
-    } else {
-      return o[m][n][e];
-    }
+    for_each([&](int n, int e) { at(n, e) = merged(at(n, e), o[n][e], f[e / 2]); });
   }
 };
 
-// A slot: O of its rows, then row max and sum of each. `rows_left`: from the tile's first row on. `value`: of
-// O.
+// A slot: O of its rows, then row max and sum of each. `rows_left`: from the tile's first row on. value(n,
+// e): of O.
 template <Config C, class Value>
-__device__ inline void store_partial(const ServingParams& d, int slot, const Rows<C>& rows,
-                                     const Value& value, int rows_left, const Warp<C>& w) {
-  constexpr int kColumns = C.tile.value_dim;
+__device__ inline void store_partial(const ServingParams& d, int slot, const tile::RowState& rows,
+                                     const Value& value, int rows_left) {
+  constexpr int kColumns = C.value_dim;
+  const Spot<C> spot;
   float* const to = d.partials + slot * slot_floats(d.slot_rows, kColumns);
 #pragma unroll
-  for (int m = 0; m < C.tile.row_tiles; ++m)
+  for (int r = 0; r < 2; ++r) {
+    const int row = spot.row() + 8 * r;
+    if (row >= rows_left) continue;
+    float* const columns = to + row * kColumns + spot.column();
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = w.row_of(m, r);
-      if (row >= rows_left) continue;
-      float* const columns = to + row * kColumns + w.column();
-#pragma unroll
-      for (int n = 0; n < C.columns() / 8; ++n)
-        *reinterpret_cast<float2*>(columns + 8 * n) = make_float2(value(m, n, 2 * r), value(m, n, 2 * r + 1));
-      if (w.column() == 0)
-        *reinterpret_cast<float2*>(to + d.slot_rows * kColumns + 2 * row) =
-            make_float2(rows.tiles[m].row_max[r], rows.tiles[m].sum[r]);
-    }
+    for (int n = 0; n < C.columns() / 8; ++n)
+      *reinterpret_cast<float2*>(columns + 8 * n) = make_float2(value(n, 2 * r), value(n, 2 * r + 1));
+    if (spot.first_column())
+      *reinterpret_cast<float2*>(to + d.slot_rows * kColumns + 2 * row) =
+          make_float2(rows.row_max[r], rows.sum[r]);
+  }
 }
 
-// What a row's keys come to; writes lse.
-template <class T>
-__device__ inline tile::RowEnd<T> end_row(const ServingParams& d, const tile::AnyView<T>& view,
-                                          tile::RowIndex at, tile::SoftmaxState state,
-                                          tile::MaskedFactor factor, bool writes_lse) {
-  state.row_max = tile::usual_row_max(factor, state.row_max);
-  const Params& p = d.problem;
-  const tile::RowEnd<T> end(p, view, at, state, d.plain == 0);
-  if (writes_lse) tile::write_lse(p, view, at, tile::log_sum_exp(p, view, at, end.state));
+// What a row's keys come to; writes lse. kOptions: there may be results over other keys, and the row max may
+// be of another unit (tile::MaskedFactor), as `more` leaves it.
+template <bool kOptions, class T>
+__device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T>& view, tile::RowIndex at,
+                                          tile::SoftmaxState state, bool few, bool writes_lse) {
+  if (kOptions && !few)
+    state.row_max = tile::usual_row_max(tile::MaskedFactor{p.units.factor}, state.row_max);
+  const tile::RowEnd<T> end(p, view, at, state, kOptions);
+  if (writes_lse)
+    tile::write_lse(p, view, at,
+                    kOptions ? tile::log_sum_exp(p, view, at, end.state) : tile::log_sum_exp(end.state));
   return end;
 }
 
-// Divides and writes a thread's part of a whole sequence. Returns which of its rows, a bit each, hold NaN
-// although their sums do not.
-template <Config C, class T>
-__device__ inline unsigned write_rows(const ServingParams& d, const tile::AnyView<T>& view, const Sum<C>& all,
-                                      const Output<C>& o, tile::MaskedFactor factor, int first_row,
-                                      const Warp<C>& w) {
-  const Params& p = d.problem;
-  unsigned suspects = 0;
-#pragma unroll
-  for (int m = 0; m < C.tile.row_tiles; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = first_row + w.row_of(m, r);
-      const bool there = row < view.rows;
-      const tile::RowIndex at = view.index(there ? row : 0);
-      const tile::RowEnd<T> end =
-          end_row<T>(d, view, at, all.rows.tiles[m].of(r), factor, there && w.column() == 0);
-      const tile::OutputRow<T> out(p, view, at);
-      float check = 0.0f;
-#pragma unroll
-      for (int n = 0; n < C.columns() / 8; ++n) {
-        const float x = end.output(all.at(o, m, n, 2 * r)), y = end.output(all.at(o, m, n, 2 * r + 1));
-        check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));  // NaN where x or y is not finite
-        if (there) out.put_pair(w.column() + 8 * n, p.sizes.value_dim, x, y);
-      }
-      if (there && check != check && end.state.sum == end.state.sum) suspects |= 1u << w.row_of(m, r) % 16;
-    }
-  return suspects;
+// Rows that hold NaN although their sums do not, again: see tile/careful.hpp. Hardly ever called, so it
+// stands apart: those who do not need it do not have to jump over it.
+template <class T>
+__device__ __noinline__ void compute_carefully(const Params* p, int batch, int pack_index, int row) {
+  tile::careful_row<T, false, true>(*p, batch, pack_index, row);
 }
 
-// The same where there are results over other keys to be taken in, a row after the other: through shared
-// memory, which holds no tiles any more. Of the rows from the warp's number on, every kWarps-th.
-template <Config C, class T>
-__device__ inline unsigned write_rows_with_priors(const ServingParams& d, const tile::AnyView<T>& view,
-                                                  const Sum<C>& all, const Output<C>& o,
-                                                  tile::MaskedFactor factor, int first_row, char* memory,
-                                                  const Warp<C>& w) {
-  const Params& p = d.problem;
-  constexpr int kColumns = C.tile.value_dim, kWarps = C.tile.warps();
-  static_assert(C.rows() * (kColumns + 2) * 4 <= C.tile.query_bytes() + C.tile.ring_bytes());
-  auto* const staged = reinterpret_cast<float*>(memory);
-  __syncthreads();
-  Sum<C>::for_each([&](int m, int n, int e) {
-    staged[w.row_of(m, e / 2) * (kColumns + 2) + w.column() + 8 * n + e % 2] = all.at(o, m, n, e);
-  });
-#pragma unroll
-  for (int i = 0; i < 2 * C.tile.row_tiles; ++i) {
-    if (w.column() != 0) continue;
-    float* const state = staged + w.row_of(i / 2, i % 2) * (kColumns + 2) + kColumns;
-    state[0] = all.rows.tiles[i / 2].row_max[i % 2];
-    state[1] = all.rows.tiles[i / 2].sum[i % 2];
+// Columns d and d + 1 of a row, in pairs throughout.
+template <class T>
+__device__ inline void store_pair(const tile::OutputRow<T>& row, int d, float x, float y) {
+  if (row.f32) {
+    *reinterpret_cast<float2*>(static_cast<float*>(row.row) + d) = make_float2(x, y);
+  } else {
+    *reinterpret_cast<unsigned*>(static_cast<T*>(row.row) + d) = tile::pack<T>(x, y);
   }
-  __syncthreads();
+}
+
+// Divides and writes a thread's part of a whole sequence. Returns which of its rows, a bit each, hold NaN
+// although their sums do not. kOptions: any output, and results over other keys.
+template <Config C, class T, bool kOptions>
+__device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& view, Sum<C>& all,
+                                      int first_row) {
+  const Spot<C> spot;
   unsigned suspects = 0;
-#pragma unroll 1
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < min(C.rows(), view.rows - first_row);
-       row += kWarps) {
-    const float* const from = staged + row * (kColumns + 2);
-    const tile::RowIndex at = view.index(first_row + row);
-    const tile::RowEnd<T> end =
-        end_row<T>(d, view, at, {from[kColumns], from[kColumns + 1]}, factor, w.lane == 0);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = first_row + spot.row() + 8 * r;
+    if (row >= view.rows) continue;
+    const tile::RowIndex at = view.index(row);
+    const tile::RowEnd<T> end = end_row<kOptions>(p, view, at, all.rows.of(r), C.few, spot.first_column());
     const tile::OutputRow<T> out(p, view, at);
     float check = 0.0f;
-#pragma unroll 1
-    for (int d = w.lane; d < p.sizes.value_dim; d += 32) {
-      float x[1] = {from[d]};
-      end.finish(x, p.sizes.value_dim, [d](int) { return d; });
-      check = fmaf(x[0], 0.0f, check);
-      out.put(d, x[0]);
+#pragma unroll(kOptions ? 1 : C.columns() / 8)
+    for (int n = 0; n < C.columns() / 8; ++n) {
+      const int column = spot.column() + 8 * n;
+      float x[2] = {all.at(n, 2 * r), all.at(n, 2 * r + 1)};
+      if (kOptions && p.priors.parts > 0) {
+        end.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
+      } else {
+        x[0] = end.output(x[0]), x[1] = end.output(x[1]);
+      }
+      check = fmaf(x[0], 0.0f, fmaf(x[1], 0.0f, check));  // NaN where one is not finite
+      if constexpr (kOptions) {
+        out.put_pair(column, p.sizes.value_dim, x[0], x[1]);
+      } else if (column < p.sizes.value_dim) {
+        store_pair(out, column, x[0], x[1]);
+      }
     }
-    if (check != check && end.state.sum == end.state.sum) suspects |= 1u << row / kWarps;
+    if (check != check && end.state.sum == end.state.sum) suspects |= 1u << (spot.row() % 16 + 8 * r);
   }
   return suspects;
-}
-
-// Divides and writes a whole sequence. Rows that hold NaN although their sums do not are computed again: see
-// tile/careful.hpp. `suspects`: shared memory, a word for each row.
-template <Config C, class T>
-__device__ inline void finish_rows(const ServingParams& d, const tile::AnyView<T>& view, int pack_index,
-                                   const Sum<C>& all, const Output<C>& o, tile::MaskedFactor factor,
-                                   int first_row, char* memory, unsigned* suspects, const Warp<C>& w) {
-  static_assert(C.tile.row_tiles == 1);
-  const bool priors = d.plain == 0 && d.problem.priors.parts > 0;
-  const unsigned bits = priors ? write_rows_with_priors<C, T>(d, view, all, o, factor, first_row, memory, w)
-                               : write_rows<C, T>(d, view, all, o, factor, first_row, w);
-  if (__syncthreads_or(static_cast<int>(bits)) == 0) return;
-  constexpr int kWarps = C.tile.warps();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  for (int row = static_cast<int>(threadIdx.x); row < C.rows(); row += C.tile.threads()) suspects[row] = 0;
-  __syncthreads();
-  for (unsigned left = bits; left != 0; left &= left - 1) {
-    const int bit = __ffs(static_cast<int>(left)) - 1;
-    suspects[priors ? warp + bit * kWarps : w.row + bit] = 1;
-  }
-  __syncthreads();
-#pragma unroll 1
-  for (int row = warp; row < C.rows(); row += kWarps)
-    if (suspects[row] != 0)
-      tile::careful_row<T, false, true>(d.problem, view.batch, pack_index, first_row + row);
 }
 
 }  // namespace tessera::cuda::serving

@@ -1,7 +1,6 @@
 // What an instance file compiles: the kernels of one dtype and head dim.
 #pragma once
 
-#include "cuda/ptx/pdl.hpp"
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/kernel.hpp"
 #include "cuda/serving/merge.hpp"
@@ -21,30 +20,40 @@ __device__ inline void let_next_start() {
 }
 
 template <Element kElement, int kDim, int kValueDim, Variant kVariant>
-__global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).tile.threads(),
-                                  config_for(kArch, kDim, kValueDim, kVariant).tile.min_blocks)
+__global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).threads(),
+                                  config_for(kArch, kDim, kValueDim, kVariant).min_blocks)
     attend(const __grid_constant__ ServingParams d) {
+  constexpr Config kConfig = config_for(kArch, kDim, kValueDim, kVariant);
+  static_assert(sizeof(Shared<kConfig>) <= kConfig.shared_bytes());
   extern __shared__ __align__(1024) char shared[];
   let_next_start();
-  attend_run<config_for(kArch, kDim, kValueDim, kVariant), tile::ElementType<kElement>>(d, shared);
+  attend_block<kConfig, tile::ElementType<kElement>, takes_options(kVariant)>(d, shared);
 }
 
-template <Element kElement, int kValueDim>
-__global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_constant__ ServingParams d) {
-  __shared__ Slots<kValueDim> slots;
-  __shared__ long long search[8];
+template <Element kElement, int kValueDim, bool kOptions>
+__global__ void __launch_bounds__(kMergeThreads) merge(const __grid_constant__ ServingParams d) {
+  static_assert(sizeof(MergeShared<kValueDim>) <= merge_shared_bytes(kValueDim));
+  extern __shared__ __align__(1024) char shared[];
   let_next_start();
-  merge_sequence<tile::ElementType<kElement>, kValueDim>(d, &slots, search);
+  merge_sequence<tile::ElementType<kElement>, kValueDim, kOptions>(
+      d, reinterpret_cast<MergeShared<kValueDim>*>(shared));
 }
 
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
+  const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
   Functions f;
-  f.attend[Variant::few] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::few>);
-  if constexpr (has_more(kDim))
-    f.attend[Variant::more] = reinterpret_cast<const void*>(attend<kElement, kDim, kValueDim, Variant::more>);
+  f.attend[Variant::few] = address(attend<kElement, kDim, kValueDim, Variant::few>);
+  f.attend[Variant::few_options] = address(attend<kElement, kDim, kValueDim, Variant::few_options>);
+  if constexpr (has_more(kDim)) {
+    f.attend[Variant::more] = address(attend<kElement, kDim, kValueDim, Variant::more>);
+    f.attend[Variant::more_options] = address(attend<kElement, kDim, kValueDim, Variant::more_options>);
+  }
   // It does not depend on the keys' dim: compiled once.
-  if constexpr (kDim == kValueDim) f.merge = reinterpret_cast<const void*>(merge<kElement, kValueDim>);
+  if constexpr (kDim == kValueDim) {
+    f.merge[0] = address(merge<kElement, kValueDim, false>);
+    f.merge[1] = address(merge<kElement, kValueDim, true>);
+  }
   return f;
 }
 

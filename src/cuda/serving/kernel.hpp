@@ -1,12 +1,11 @@
 // Attention for few rows over many keys, where reading K and V is what takes time. Persistent blocks take
-// equal stretches of the line of pieces (pieces.hpp); what a block has of a sequence it streams through a
-// ring of shared memory, 64 keys at a time:
+// equal stretches of the line of pieces (pieces.hpp). One warp of a block is the producer (producer.hpp),
+// which streams what it has of a sequence through a ring of shared memory, a tile of 64 keys after the other;
+// the others are consumers (few.hpp, more.hpp):
 //
-//   copies  | Q | K0 V0 | K1 V1 | ...                cp.async, C.tile.stages tiles
-//   tile i  | barrier; start K V(i + stages - 1)
-//           | S = Q K, row max, P = exp2(S - row max), O += P V
-//             (where warps share rows: largest scores and P pass through shared memory, each behind a
-//             barrier)
+//   producer    | K0 V0 | K1 V1 | K2 V2 | ...  wait for empty slots only, on to the next sequence
+//   consumers   | S0, P0, O += P0 V0 | S1, ...
+//
 //   a piece's end: its O and softmax state are merged into those of the sequence's pieces before it, or
 //           written to the workspace, if another block has the first of them
 //   a sequence's end: rows are divided and written, or, if another block has the rest, left in the workspace
@@ -14,263 +13,187 @@
 // The second kernel (merge.hpp) ends the sequences that more than one block had a part of.
 #pragma once
 
-#include "cuda/serving/finish.hpp"
-#include "cuda/serving/loads.hpp"
-#include "cuda/serving/run.hpp"
-#include "cuda/serving/softmax.hpp"
-#include "cuda/serving/warpgroup.hpp"
-#include "cuda/tile/options.hpp"
+#include "cuda/serving/more.hpp"
+#include "cuda/serving/producer.hpp"
 
 namespace tessera::cuda::serving {
 
-// What a block does of one sequence: pieces first ... end - 1.
-struct Part {
-  int batch, sequence;
-  int first, end;
-  bool begins, ends;  // it has the sequence's first piece, its last
-};
-
-template <Config C, class T>
-struct Block {
-  using Policy = tile::OptionScores;
-  static constexpr int kThreads = C.tile.threads();
-  static_assert(C.tile.row_tiles == 1);
+template <Config C, class T, bool kOptions>
+struct Consumer {
+  static constexpr bool kFew = C.few;
 
   const ServingParams& d;
-  const Params& p;
-  char* memory;
-  unsigned shared;
-  Warp<C> w;
-  tile::MaskedFactor factor;
+  Shared<C>& shared;
+  unsigned count = 0;    // tiles taken so far
+  unsigned written = 0;  // sequences
 
-  __device__ Block(const ServingParams& params, char* shared_memory)
-      : d(params),
-        p(params.problem),
-        memory(shared_memory),
-        shared(ptx::shared_address(shared_memory)),
-        factor{Policy::factor(p)} {}
-
-  __device__ float* stats() const { return reinterpret_cast<float*>(memory + C.stats_offset()); }
-
-  __device__ void change(sm80::Scores<C.tile>& s, const tile::AnyView<T>& view, int first_row, int t) const {
-    const int key = t * C.keys() + w.split * C.tile.keys + sm80::thread_key(w.lane);
-#pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m) {
-      tile::change_all<false>(s[m], p);
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const tile::RowIndex at = view.index(min(first_row + w.row_of(m, r), view.rows - 1));
-        tile::change_row<true>(s[m], r, p, Policy(p, view, at), view.band, key);
+  template <class Body>
+  __device__ void attend(Body& body, const Task& task) {
+    const Params& p = d.problem;
+    const int rows_left = task.rows - task.first_row;
+    body.enter(task);
+    Sum<C> all(shared.sum);
+    int t = task.first;
+#pragma unroll 1
+    for (int piece = task.first_piece; piece < task.end_piece; ++piece) {
+      const int end = task.end_of(piece);
+      const bool some = t < end;
+      body.start_piece();
+#pragma unroll 1
+      for (; t < end; ++t, ++count) {
+        shared.wait_full(count);
+        const bool stored = body.step(task, t, count);
+        if (kFew && t + 1 == end) continue;  // its slot is needed for the piece's end
+        release(count, stored);
       }
-    }
-  }
-
-  // S = Q K. Tensor cores cut off what an accumulator cannot hold, always towards zero; with few rows that
-  // would be most of what lse is off by. So sums of two steps each are added by plain additions, where there
-  // are registers for them.
-  __device__ static void multiply_key(sm80::Scores<C.tile>& s, const sm80::Query<C.tile>& q, unsigned query,
-                                      unsigned key) {
-    if constexpr (C.tile.query_in_registers) {
-      tile::clear(s[0]);
-#pragma unroll
-      for (int k = 0; k < C.tile.dim / 16; k += 2) {
-        sm80::Scores<C.tile> part;
-        tile::clear(part[0]);
-        sm80::add_query_key<C.tile, T>(part, q, query, key, k, k + 2);
-        tile::add(s[0], part[0]);
-      }
-    } else {
-      sm80::multiply_query_key<C.tile, T>(s, q, query, key);
-    }
-  }
-
-  // O += P V of all keys for this warp's columns. P: in registers, or in shared memory.
-  __device__ void multiply_value(Output<C>& o, const sm80::Probs<C.tile>& own, int slot) const {
-    const tile::FragmentIndex a = tile::ldmatrix_a(w.lane), b = tile::ldmatrix_b_transposed(w.lane);
-    const unsigned probs = shared + C.probs_offset() + tile::chunk_offset<kTileKeys>(a.row, a.column);
-    const unsigned value = shared + C.tile.query_bytes() + C.tile.stages * C.tile.key_bytes() +
-                           slot * C.tile.value_bytes() +
-                           tile::chunk_offset<C.tile.value_dim>(b.row, b.column);
-#pragma unroll
-    for (int k = 0; k < C.keys() / 16; ++k) {
-      unsigned prob[C.tile.row_tiles][4];
-#pragma unroll
-      for (int m = 0; m < C.tile.row_tiles; ++m) {
-        if constexpr (C.shares_rows()) {
-          ptx::load_matrix_x4(prob[m], tile::fragment_address<kTileKeys>(probs, 16 * m, k));
-        } else {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) prob[m][i] = own[m][k][i];
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < C.columns() / 16; ++n) {
-        unsigned v[4];
-        ptx::load_matrix_x4_transposed(
-            v, tile::fragment_address<C.tile.value_dim>(value, 16 * k, w.split * (C.columns() / 16) + n));
-#pragma unroll
-        for (int m = 0; m < C.tile.row_tiles; ++m) {
-          ptx::mma_f32<T>(o[m][2 * n], prob[m], v[0], v[1]);
-          ptx::mma_f32<T>(o[m][2 * n + 1], prob[m], v[2], v[3]);
-        }
-      }
-    }
-  }
-
-  __device__ void step(Rows<C>& rows, Output<C>& o, const sm80::Query<C.tile>& q,
-                       const sm80::Lanes<C.tile>& lanes, const tile::AnyView<T>& view, int first_row,
-                       const tile::KeyRange& seen, int t, int slot) const {
-    sm80::Scores<C.tile> s;
-    if constexpr (C.wgmma) {
-      Warpgroup<C, T>::multiply_key(s[0], memory, slot);
-    } else {
-      multiply_key(s, q, lanes.query, lanes.key_of(slot));
-    }
-    // Nothing is to be done where all rows see all keys, if no option changes scores.
-    if (d.changes_scores != 0 || t * C.keys() < seen.full_begin || (t + 1) * C.keys() > seen.full_end)
-      change(s, view, first_row, t);
-    float largest[C.tile.row_tiles][2], shrink[C.tile.row_tiles][2];
-    find_largest<C>(s, stats(), w, largest);
-    if (move_rows<C>(rows, largest, factor, shrink)) {
-#pragma unroll
-      for (int m = 0; m < C.tile.row_tiles; ++m) tile::scale_rows(o[m], shrink[m]);
-    }
-    sm80::Probs<C.tile> probs;
-#pragma unroll
-    for (int m = 0; m < C.tile.row_tiles; ++m) {
-      float sum[2];
-      tile::exponentiate<T>(probs[m], s[m], rows.tiles[m], factor, sum);
-      tile::add_sums(rows.tiles[m], sum);
-    }
-    if constexpr (C.shares_rows()) {
-      show_probs<C>(probs, memory + C.probs_offset(), w);
-      __syncthreads();
-    }
-    if constexpr (C.wgmma) {
-      Warpgroup<C, T>::multiply_value(o[0], probs[0], memory, slot);
-    } else {
-      multiply_value(o, probs, slot);
-    }
-  }
-
-  // `slots`: the first of this block in the workspace.
-  __device__ void attend(const Part& part, const Entry& entry, int slots) const {
-    const int pack_index = part.sequence / entry.row_tiles;
-    const tile::AnyView<T> view = view_of<T>(d, part.batch, pack_index);
-    const int first_row = entry.row_tile(part.sequence) * C.rows();
-    const tile::KeyRange seen = tile::key_range(view.band, view.query_of(first_row),
-                                                view.query_of(min(first_row + C.rows(), view.rows) - 1));
-    constexpr int kSteps = kTileKeys / C.keys();  // tiles of this block in one of pieces.hpp's
-    const int piece_tiles = entry.cut.tiles() * kSteps;
-    const int first = max(entry.first_tile * kSteps + part.first * piece_tiles, seen.begin / C.keys());
-    const int end = min(entry.first_tile * kSteps + part.end * piece_tiles, ceil_divide(seen.end, C.keys()));
-
-    const Loads<C, T> loads{p,
-                            {view.key, p.kv.key.strides.row, p.sizes.dim},
-                            {view.value, p.kv.value.strides.row, p.sizes.value_dim},
-                            seen,
-                            d.whole_chunks != 0,
-                            shared + C.tile.query_bytes(),
-                            view.pages,
-                            reinterpret_cast<PagedRow*>(memory + C.paged_offset()),
-                            view.pages != nullptr && p.kv.pages.rows.divisor % C.keys() == 0};
-
-    __syncthreads();  // everyone is done with the sequence before
-    if (view.pages != nullptr) {
-      for (int n = static_cast<int>(threadIdx.x); n < C.tile.stages * C.keys(); n += kThreads)
-        loads.note(first + n / C.keys(), n / C.keys(), n % C.keys(),
-                   loads.look_up(first + n / C.keys(), n % C.keys()));
-      __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < C.tile.stages - 1; ++i) {
-      if (first + i < end) loads.start(first + i, i);
-      if (i == 0)
-        load_query<C, T>(shared, p.sizes.dim, first_row, view.rows,
-                         [&](int row) { return tile::query_row(p, view, view.index(row)); });
-      ptx::commit_copies();
-    }
-    ptx::wait_copies<C.tile.stages - 2>();
-    if constexpr (C.wgmma) Warpgroup<C, T>::hand_over();  // Q
-    __syncthreads();
-    const sm80::Lanes<C.tile> lanes(shared);
-    sm80::Query<C.tile> q;
-    if constexpr (C.tile.query_in_registers) {
-#pragma unroll
-      for (int k = 0; k < C.tile.dim / 16; ++k)
-        ptx::load_matrix_x4(q[0][k], sm80::fragment_address<C.tile.dim>(lanes.query, 0, k));
-    }
-
-    Sum<C> all(d, memory);
-    Output<C> o;
-    int t = first, slot = 0, started = C.tile.stages - 1;  // slots of tile t, and of the next to be started
-    for (int piece = part.first; piece < part.end; ++piece) {
-      const int piece_end = min(entry.first_tile * kSteps + (piece + 1) * piece_tiles, end);
-      Rows<C> rows;
-      rows.start();
-      clear_output<C>(o);
-      for (; t < piece_end; ++t) {
-        ptx::wait_copies<C.tile.stages - 2>();
-        if constexpr (C.wgmma) Warpgroup<C, T>::hand_over();
-        __syncthreads();
-        if (t + C.tile.stages - 1 < end) loads.start(t + C.tile.stages - 1, started);
-        ptx::commit_copies();
-        started = started + 1 == C.tile.stages ? 0 : started + 1;
-        // The tile behind those under way, which comes into this one's slot: the answer is there when it is
-        // needed.
-        int next = 0;
-        const bool looks = view.pages != nullptr && static_cast<int>(threadIdx.x) < C.keys();
-        if (looks) next = loads.look_up(t + C.tile.stages, static_cast<int>(threadIdx.x));
-        step(rows, o, q, lanes, view, first_row, seen, t, slot);
-        if (looks) loads.note(t + C.tile.stages, slot, static_cast<int>(threadIdx.x), next);
-        slot = slot + 1 == C.tile.stages ? 0 : slot + 1;
-      }
-      join_sums<C>(rows, stats(), w);
-      if (part.begins) {
-        all.merge(rows, o, piece == part.first, piece + 1 == part.end);
+      if constexpr (kFew) {
+        Output<C> out;
+        body.end_piece(out, count - 1, some);
+        if (some) release(count - 1, true);
+        take(body, out, all, task, piece);
       } else {
-        store_partial<C>(
-            d, slots + 1 + piece - part.first, rows, [&](int m, int n, int e) { return o[m][n][e]; },
-            view.rows - first_row, w);
+        body.end_piece();
+        take(body, body.o, all, task, piece);
       }
     }
-    ptx::wait_copies<0>();
-    if (part.begins && part.ends) {
-      finish_rows<C, T>(d, view, pack_index, all, o, factor, first_row, memory,
-                        reinterpret_cast<unsigned*>(stats()), w);
-    } else if (part.begins) {
+    if (task.begins && task.ends) {
+      finish(write_rows<C, T, kOptions>(p, view_of<T>(p, task), all, task.first_row), task);
+    } else if (task.begins) {
       store_partial<C>(
-          d, slots, all.rows, [&](int m, int n, int e) { return all.at(o, m, n, e); }, view.rows - first_row,
-          w);
+          d, slots(), all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
+    }
+  }
+  __device__ int slots() const { return static_cast<int>(blockIdx.x) * d.slots; }
+  // What a piece came to.
+  template <class Body>
+  __device__ void take(const Body& body, const Output<C>& o, Sum<C>& all, const Task& task, int piece) const {
+    if (task.begins) {
+      all.merge(body.rows, o);
+    } else {
+      store_partial<C>(
+          d, slots() + 1 + piece - task.first_piece, body.rows, [&](int n, int e) { return o[n][e]; },
+          task.rows - task.first_row);
+    }
+  }
+  __device__ void release(unsigned n, bool stored) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (stored) ptx::fence_for_tensor_cores();
+#endif
+    shared.release(n);
+  }
+  // `suspects`: rows of the thread's warp, a bit each.
+  __device__ void finish(unsigned suspects, const Task& task) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    suspects = __reduce_or_sync(0xffffffffu, suspects);
+    unsigned(&all)[C.warps()] = shared.suspects[written++ % 2];
+    if (threadIdx.x % 32 == 0) all[warp] = suspects;
+    meet<C>();
+    if constexpr (kFew) {
+      suspects = 0;
+#pragma unroll
+      for (int w = 0; w < C.warps(); ++w) suspects |= all[w];
+    }
+    if (suspects == 0) return;
+    const int first = kFew ? 0 : 16 * warp;
+    for (int row = kFew ? warp : 0; row < 16; row += kFew ? C.warps() : 1)
+      if ((suspects >> row & 1u) != 0)
+        compute_carefully<T>(&d.problem, task.batch, task.pack_index, task.first_row + first + row);
+  }
+
+  __device__ void attend(const Task& task) {
+    if constexpr (!kFew) {
+      More<C, T, kOptions> body{d, shared};
+      attend(body, task);
+    } else if (task.rows - task.first_row <= 8) {
+      Few<C, T, kOptions, 1> body{d, shared};
+      attend(body, task);
+    } else {
+      Few<C, T, kOptions, 2> body{d, shared};
+      attend(body, task);
+    }
+  }
+  __device__ void run() {
+#pragma unroll 1
+    for (int n = 0;; ++n) {
+      const Task& task = shared.wait_task(n);
+      if (task.batch < 0) return;
+      attend(task);
+      shared.end_task(n);
     }
   }
 };
 
-template <Config C, class T>
-__device__ inline void attend_run(const ServingParams& d, char* shared) {
-  const int block = static_cast<int>(blockIdx.x);
-  if (d.reads_lengths != 0) wait_for_kernels_before();
-  if (d.clears != 0) tile::clear_unowned_rows<T>(d.problem);
-  Place place;
-  const Line line = find_first<C.tile.threads()>(
-      d, block, reinterpret_cast<long long*>(shared + C.search_offset()), &place);
-  const long long begin = line.first_of(block), end = line.first_of(block + 1);
-  if (begin == end) return;
-  wait_for_kernels_before();
-  const Block<C, T> body(d, shared);
-  for (; place.start < end; ++place.batch) {
-    const Entry entry = entry_of(d, place.batch);
-    const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
-    const int units =
-        static_cast<int>(min(first_from(end, place.start, cost), static_cast<long long>(entry.units())));
-    int unit = static_cast<int>(first_from(begin, place.start, cost));
-    while (unit < units) {
-      const int sequence = unit / pieces, first = unit - sequence * pieces;
-      const int last = min(pieces, units - sequence * pieces);
-      body.attend({place.batch, sequence, first, last, first == 0, last == pieces}, entry, block * d.slots);
-      unit = sequence * pieces + last;
+// Rows that no entry owns: hardly ever any, so it stands apart.
+template <class T>
+__device__ __noinline__ void clear_rows(const Params* p) {
+  tile::clear_unowned_rows<T>(*p);
+}
+
+template <Config C, class T, bool kOptions>
+__device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (d.box_shift != 0 && threadIdx.x % 32 < 2)
+    ptx::prefetch_tensor_map(threadIdx.x % 32 == 0 ? &d.key : &d.value);
+#endif
+  Producer<C, T, kOptions> producer{d, shared};
+  Scheduler<C.keys> scheduler{d};
+  // Once before kernels before this one have ended, to bring the first tiles into L2, which has what they
+  // write. What is to be done, if it is read from memory, may have changed then, and is found again.
+#pragma unroll 1
+  for (int n = -1;; ++n) {
+    if (n == 0 && !alike(d)) wait_for_kernels_before();
+    if (n <= 0) scheduler.start();
+    const Task next = scheduler.next();
+    if (n < 0) {
+      if (d.box_shift != 0 && next.batch >= 0) producer.prefetch(next);
+      continue;
     }
-    place.start += entry.length();
+    shared.tell(n, next);
+    if (n == 0) wait_for_kernels_before();
+    scheduler.leave_note(next);
+    const Task& task = shared.task[n % Shared<C>::kTasks];
+    if (task.batch < 0) break;
+    if (d.box_shift != 0) {
+      producer.ask_all(task);
+    } else {
+      producer.copy_all(task, false);
+    }
+  }
+  if (d.box_shift == 0) producer.end_copies();
+}
+
+// The second producer, where TMA does not copy.
+template <Config C, class T, bool kOptions>
+__device__ inline void copy_values(const ServingParams& d, Shared<C>& shared) {
+  wait_for_kernels_before();
+  Producer<C, T, kOptions> producer{d, shared};
+#pragma unroll 1
+  for (int n = 0;; ++n) {
+    const Task& task = shared.wait_task(n);
+    if (task.batch < 0) break;
+    producer.copy_all(task, true);
+    shared.end_task(n);
+  }
+  producer.end_copies();
+}
+
+template <Config C, class T, bool kOptions>
+__device__ inline void attend_block(const ServingParams& d, char* memory) {
+  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (threadIdx.x == 0) shared.start(d.box_shift == 0);
+  __syncthreads();
+  if (d.clears != 0) {
+    wait_for_kernels_before();
+    clear_rows<T>(&d.problem);
+  }
+  if (warp == C.warps()) {
+    produce<C, T, kOptions>(d, shared);
+  } else if (warp > C.warps()) {
+    if (d.box_shift == 0) copy_values<C, T, kOptions>(d, shared);
+  } else {
+    wait_for_kernels_before();
+    Consumer<C, T, kOptions>{d, shared}.run();
   }
 }
 

@@ -1,4 +1,5 @@
-// Which pieces a block takes: found on the device, because only there the entries' lengths are known.
+// Which pieces a block takes: found on the device, because only there the entries' lengths are known. By one
+// warp, which tells the others.
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
@@ -8,50 +9,159 @@
 
 namespace tessera::cuda::serving {
 
+// Number n, clamped to 0 ... most. Past L1, in which what was read before kernels before this one had ended
+// would stay (Scheduler).
+__device__ inline int number(const Numbers& of, int n, int most) {
+  const int* const at = reinterpret_cast<const int*>(of.data + n * of.stride_bytes);
+  const int low = __ldcg(at), high = of.wide != 0 ? __ldcg(at + 1) : low >> 31;
+  return high < 0 ? 0 : high > 0 || low < 0 || low > most ? most : low;
+}
+
 // One entry of the batch, as all of its sequences share it.
 struct Entry {
-  int first_tile, tiles;  // key tiles that some row of it sees
+  int first_query, queries;
+  int first_key, keys;
+  int first_tile;  // of the key tiles that some row of it sees
   Cut cut;
+  int cost;       // of a piece, on the line
   int row_tiles;  // of a K/V head; 0 where the entry is not for these kernels
   int sequences;
 
   __device__ int units() const { return cut.pieces * sequences; }
-  __device__ long long length() const { return static_cast<long long>(units()) * cut.cost(); }
+  __device__ int length() const { return units() * cost; }
   // Row tiles are taken from both ends in turn: where later ones see more keys, neighbours on the line are as
   // much work together everywhere.
   __device__ int row_tile(int sequence) const {
+    if (row_tiles == 1) return 0;
     const int n = sequence % row_tiles;
     return n % 2 == 0 ? n / 2 : row_tiles - 1 - n / 2;
   }
 };
 
+__device__ inline tile::Band band_of(const Params& p, const Entry& e) {
+  const Visibility& v = p.visibility;
+  return {e.keys, v.align_bottom_right != 0 ? e.keys - e.queries : 0, v.left, v.right};
+}
+
+// Whether all entries are alike: nothing has to be read to know what is to be done.
+__device__ inline bool alike(const ServingParams& d) { return d.alike.units > 0; }
+
+__device__ inline Entry entry_alike(const ServingParams& d) {
+  const Sizes& sizes = d.problem.sizes;
+  return {.queries = sizes.queries,
+          .keys = sizes.keys,
+          .first_tile = d.alike.first_tile,
+          .cut = {d.alike.shift, d.alike.pieces},
+          .cost = 1,
+          .row_tiles = d.alike.row_tiles,
+          .sequences = sizes.kv_heads * d.alike.row_tiles};
+}
+
 __device__ inline Entry entry_of(const ServingParams& d, int batch) {
   const Params& p = d.problem;
-  const tile::Sequence dense{p, batch};
-  const tile::AnySequence sequence{p, batch};
-  const int queries = d.plain != 0 ? dense.queries() : sequence.queries(), rows = queries * p.sizes.group;
-  const tile::KeyRange range =
-      tile::key_range(d.plain != 0 ? dense.band() : sequence.band(), 0, max(queries - 1, 0));
-  Entry e;
+  Entry e{0, p.sizes.queries, 0, p.sizes.keys};
+  if (d.query_offsets.data != nullptr) {
+    e.first_query = number(d.query_offsets, batch, p.sizes.queries);
+    e.queries = max(number(d.query_offsets, batch + 1, p.sizes.queries) - e.first_query, 0);
+  }
+  if (d.key_offsets.data != nullptr) {
+    e.first_key = number(d.key_offsets, batch, p.sizes.keys);
+    e.keys = max(number(d.key_offsets, batch + 1, p.sizes.keys) - e.first_key, 0);
+  }
+  if (d.key_lengths.data != nullptr) e.keys = number(d.key_lengths, batch, p.sizes.keys);
+  if (p.kv.pages.table != nullptr && p.kv.pages.count == 0) e.keys = 0;
+  const int rows = e.queries * p.sizes.group;
+  const tile::KeyRange range = tile::key_range(band_of(p, e), 0, max(e.queries - 1, 0));
   e.first_tile = range.begin / kTileKeys;
-  e.tiles = range.end > range.begin ? ceil_divide(range.end, kTileKeys) - e.first_tile : 0;
-  e.row_tiles = rows < d.least_rows || rows > d.most_rows ? 0 : max(ceil_divide(rows, d.tile_rows), 1);
+  const int tiles = range.end > range.begin ? ceil_divide(range.end, kTileKeys) - e.first_tile : 0;
+  e.row_tiles =
+      rows < d.least_rows || rows > d.most_rows ? 0 : max((rows + d.tile_rows - 1) >> d.tile_shift, 1);
   e.sequences = p.sizes.kv_heads * e.row_tiles;
-  // Entries without offsets are all alike: the host has divided.
-  const bool alike = d.plain != 0 || p.query_offsets.data == nullptr;
-  const int share = max(e.sequences, 1);
-  e.cut = cut(e.tiles, alike ? d.few_pieces : share_of_pieces(d.few_pieces, share),
-              alike ? d.most_pieces : share_of_pieces(d.most_pieces, share));
+  const bool divided = d.query_offsets.data == nullptr || e.row_tiles <= 1;
+  e.cut = cut(tiles, divided ? d.most_pieces
+                             : share_of_pieces(d.few != 0 ? kMostPieces : kMostLargePieces, e.sequences));
+  e.cost = e.cut.cost(d.coarse);
   return e;
 }
 
-// What a block sees of its sequence.
+// That of lane `from`.
+__device__ inline Entry entry_from(const Entry& e, int from) {
+  const auto of = [from](int x) { return __shfl_sync(0xffffffffu, x, from); };
+  return {of(e.first_query), of(e.queries),    of(e.first_key),
+          of(e.keys),        of(e.first_tile), {of(e.cut.shift), of(e.cut.pieces)},
+          of(e.cost),        of(e.row_tiles),  of(e.sequences)};
+}
+
+// What a block does of one sequence, and all that it has to know of it.
+struct alignas(16) Task {
+  int batch;       // -1: there are no more
+  int pack_index;  // the K/V head
+  int first_row;   // packed
+  int rows;        // packed, of the entry
+  int first_query, first_key;
+  int keys, offset;     // of the entry's band
+  tile::KeyRange seen;  // by these rows
+  // Tiles [first, end), of pieces first_piece ... end_piece - 1; the sequence's first piece begins at tile
+  // `start`.
+  int first, end, start, piece_tiles, first_piece, end_piece;
+  bool begins, ends;  // it has the sequence's first piece, its last
+
+  // Behind the last tile of a piece.
+  __device__ int end_of(int piece) const { return min(start + (piece + 1) * piece_tiles, end); }
+};
+
+// kKeys: of a tile. Pieces first ... end - 1 of a sequence.
+template <int kKeys>
+__device__ inline Task task_of(const ServingParams& d, int batch, const Entry& entry, int sequence, int first,
+                               int end) {
+  constexpr int kSteps = kTileKeys / kKeys;  // tiles in one of pieces.hpp's
+  const tile::Divider& pack = d.problem.pack;
+  const tile::Band band = band_of(d.problem, entry);
+  Task t;
+  t.batch = batch;
+  t.pack_index = entry.row_tiles == 1 ? sequence : sequence / entry.row_tiles;
+  t.first_row = entry.row_tile(sequence) * d.tile_rows;
+  t.rows = entry.queries * d.problem.sizes.group;
+  t.first_query = entry.first_query;
+  t.first_key = entry.first_key;
+  t.keys = band.keys;
+  t.offset = band.offset;
+  t.seen = tile::key_range(band, pack.divide(t.first_row),
+                           pack.divide(min(t.first_row + d.tile_rows, t.rows) - 1));
+  t.start = entry.first_tile * kSteps;
+  t.piece_tiles = entry.cut.tiles() * kSteps;
+  t.first = max(t.start + first * t.piece_tiles, t.seen.begin / kKeys);
+  t.end = min(t.start + end * t.piece_tiles, ceil_divide(t.seen.end, kKeys));
+  t.first_piece = first;
+  t.end_piece = end;
+  t.begins = first == 0;
+  t.ends = end == entry.cut.pieces;
+  return t;
+}
+
+// What a block sees of its sequence: nothing is read for it.
 template <class T>
-__device__ inline tile::AnyView<T> view_of(const ServingParams& d, int batch, int pack_index) {
-  if (d.plain == 0) return tile::block_view<T, true>(d.problem, batch, pack_index);
-  const tile::BlockView<T> v = tile::block_view<T>(d.problem, batch, pack_index);
-  return {v.query,      v.output,      v.lse,   v.key,  v.value, v.batch,
-          v.first_head, v.first_query, v.pages, v.pack, v.rows,  v.band};
+__device__ inline tile::AnyView<T> view_of(const Params& p, const Task& t) {
+  const int group = p.sizes.group;
+  const long long before = t.batch * p.output.strides.batch + t.first_query * p.output.strides.row;
+  tile::AnyView<T> v;
+  v.query = static_cast<const T*>(p.query.data) + t.batch * p.query.strides.batch +
+            t.first_query * p.query.strides.row;
+  v.output = p.output.f32 != 0 ? reinterpret_cast<T*>(static_cast<float*>(p.output.data) + before)
+                               : static_cast<T*>(p.output.data) + before;
+  v.lse = p.output.lse == nullptr ? nullptr
+                                  : p.output.lse + t.batch * p.output.lse_strides.batch +
+                                        t.first_query * p.output.lse_strides.row;
+  v.key = nullptr;
+  v.value = nullptr;
+  v.pages = nullptr;
+  v.batch = t.batch;
+  v.first_head = t.pack_index * group;
+  v.first_query = t.first_query;
+  v.pack = p.pack;
+  v.rows = t.rows;
+  v.band = {t.keys, t.offset, p.visibility.left, p.visibility.right};
+  return v;
 }
 
 // Before memory is read that kernels before this one may still be writing: see ptx/pdl.hpp.
@@ -61,77 +171,73 @@ __device__ inline void wait_for_kernels_before() {
 #endif
 }
 
+// What a block leaves for the second kernel of a sequence that it began and did not end; no pieces: nothing.
+// All of these are alike where entries are, and worked out anew there.
+struct alignas(16) Note {
+  int batch, pack_index, first_row, rows, first_query, keys, offset;  // as in a task
+  int pieces, in_first;  // of the sequence, and of its first block
+  int start, cost;       // of the sequence and of a piece, on the line
+  Line line;
+};
+inline constexpr int kNoteWords = 16;  // in the workspace
+static_assert(sizeof(Note) == 4 * kNoteWords);
+
+__device__ inline Note note_of(const Task& task, const Entry& entry, int start, const Line& line) {
+  return {task.batch,  task.pack_index,  task.first_row, task.rows, task.first_query, task.keys,
+          task.offset, entry.cut.pieces, task.end_piece, start,     entry.cost,       line};
+}
+
 // An entry and where it begins on the line.
 struct Place {
-  int batch;
-  long long start;
+  int batch, start;
 };
 
-// The sum of x over the block's threads before this one; *all: over all of them. `shared`: a number for each
-// warp.
-template <int kThreads>
-__device__ inline long long sum_before(long long x, long long* shared, long long* all) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  long long upto = x;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const long long other = __shfl_up_sync(0xffffffffu, upto, step);
-    if (lane >= step) upto += other;
-  }
-  if (lane == 31) shared[warp] = upto;
-  __syncthreads();
-  long long before = upto - x;
-  *all = 0;
-#pragma unroll
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) before += shared[w];
-    *all += shared[w];
-  }
-  return before;
-}
-
-// The row of entries whose lengths a thread adds up.
-struct Share {
-  int first, end;
-};
-template <int kThreads>
-__device__ inline Share share_of(int entries) {
-  const int per_thread = ceil_divide(entries, kThreads), first = static_cast<int>(threadIdx.x) * per_thread;
-  return {min(first, entries), min(first + per_thread, entries)};
-}
-
-// The line, and the entry on it that the first point of `block` belongs to. Entries without lengths are all
-// alike. `shared`: 64 bytes, free again after the next barrier.
-template <int kThreads>
-__device__ inline Line find_first(const ServingParams& d, int block, long long* shared, Place* place) {
-  const int entries = d.problem.sizes.batch;
-  Line line{0, d.blocks};
-  if (d.reads_lengths == 0) {
-    const long long each = entry_of(d, 0).length();
-    line.length = each * entries;
-    place->batch = static_cast<int>(Line::divide(line.first_of(block), each));
-    place->start = place->batch * each;
+// The line, and the entry on it that the first point of `block` belongs to; none if there is nothing to do.
+// By a whole warp, of which each lane looks at one entry at a time.
+__device__ inline Line find_first(const ServingParams& d, int block, Place* place, Entry* entry) {
+  constexpr unsigned kAll = 0xffffffffu;
+  const int entries = d.problem.sizes.batch, lane = static_cast<int>(threadIdx.x) % 32;
+  if (alike(d)) {
+    const Line line{d.alike.share, d.alike.rest};
+    *entry = entry_alike(d);
+    place->batch = d.alike.by_units.divide(line.first_of(block));
+    place->start = place->batch * d.alike.units;
     return line;
   }
-  const Share share = share_of<kThreads>(entries);
-  long long mine = 0;
-  for (int b = share.first; b < share.end; ++b) mine += entry_of(d, b).length();
-  long long before = sum_before<kThreads>(mine, shared, &line.length);
-  const long long at = line.first_of(block);
-  *place = {entries, line.length};
-  if (at >= line.length) return line;  // it has nothing to do
-  if (at >= before && at < before + mine) {
-    int b = share.first;
-    for (;; ++b) {
-      const long long next = before + entry_of(d, b).length();
-      if (at < next) break;
-      before = next;
+  Line line{0, 0};
+  int at = 0, total = 0;
+  *place = {entries, 0};
+  // Once to add up, then again to find the entry; not again where a lane has no more than one entry to look
+  // at.
+#pragma unroll 1
+  for (int round = 0; round < 2; ++round) {
+    int before = 0;
+#pragma unroll 1
+    for (int first = 0; first < entries; first += 32) {
+      if (round == 0 || entries > 32) *entry = first + lane < entries ? entry_of(d, first + lane) : Entry{};
+      const int length = first + lane < entries ? entry->length() : 0;
+      int upto = length;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(kAll, upto, step);
+        if (lane >= step) upto += other;
+      }
+      upto += before;
+      const unsigned who = round == 0 ? 0 : __ballot_sync(kAll, at < upto);
+      if (who != 0) {
+        const int from = __ffs(static_cast<int>(who)) - 1;
+        *place = {first + from, __shfl_sync(kAll, upto - length, from)};
+        *entry = entry_from(*entry, from);
+        return line;
+      }
+      before = __shfl_sync(kAll, upto, 31);
     }
-    shared[6] = b;
-    shared[7] = before;
+    if (round == 1) break;
+    total = before;
+    line = make_line(total, d.blocks);
+    at = line.first_of(block);
+    if (at >= total) break;
   }
-  __syncthreads();
-  *place = {static_cast<int>(shared[6]), shared[7]};
   return line;
 }
 

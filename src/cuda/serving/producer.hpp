@@ -1,0 +1,244 @@
+// The producers: a warp that finds what the block has to do, tells the others, and fills the ring with K and
+// V. It waits for nothing but empty slots, so it is as many tiles ahead as there is room for.
+//
+// By TMA, in boxes that lie in one page each: a lane knows the page of one box and hands the number around.
+// Or, where rows do not lie as TMA wants them or pages are too small, by cp.async: of a tile's rows a lane
+// looks up some, and each copies chunks of 16 bytes. That takes a second warp, for V.
+#pragma once
+
+#include "cuda/ptx/tma.hpp"
+#include "cuda/serving/shared.hpp"
+#include "cuda/sm80/loads.hpp"
+
+namespace tessera::cuda::serving {
+
+// kAnyRows: rows need not be whole chunks of 16 bytes.
+template <Config C, class T, bool kAnyRows>
+struct Producer {
+  static constexpr unsigned kAll = 0xffffffffu;
+
+  const ServingParams& d;
+  Shared<C>& shared;
+  unsigned count = 0;  // tiles asked for so far
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ const Params& p() const { return d.problem; }
+
+  // What there is of a task to be copied.
+  struct Source {
+    const Task& task;
+    const int* pages;  // the entry's part of the table, or null
+    int batch;         // of a dense batch; 0 where keys of all entries lie one behind the other
+  };
+  __device__ Source source_of(const Task& task) const {
+    const KeysAndValues& kv = p().kv;
+    return {task, kv.pages.table == nullptr ? nullptr : kv.pages.table + task.batch * kv.pages.batch_stride,
+            kv.offsets.data == nullptr ? task.batch : 0};
+  }
+
+  // Past L1, as numbers are (run.hpp).
+  __device__ int page_of(const Source& s, int key) const {
+    const Pages& pages = p().kv.pages;
+    return min(max(__ldcg(s.pages + pages.rows.divide(key) * pages.stride), 0), pages.count - 1);
+  }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  static constexpr int kKeyBlocks = C.dim / 64, kBlocks = kKeyBlocks + C.value_dim / 64;
+
+  // A box of a task's tiles.
+  struct Box {
+    int block;             // of columns, K's and then V's
+    int row, head, outer;  // outer: page or batch entry
+  };
+  // The page of box `box` of a sequence, if some row sees a key of it: no others are looked up.
+  __device__ int page_of_box(const Source& s, int box) const {
+    const int key = box << d.box_shift;
+    const bool seen = key < s.task.seen.end && key + (1 << d.box_shift) > s.task.seen.begin;
+    return s.pages != nullptr && seen ? page_of(s, key) : 0;
+  }
+  __device__ static int in_tile_bits(const ServingParams& d) { return (C.keys == 64 ? 6 : 5) - d.box_shift; }
+  // f(tile, boxes of it that some row sees [begin, end), the lane's box, whether it is one of them). Lane n
+  // has box n % in_tile of a tile, block of columns n / in_tile, and looks up the page of one of 32 boxes.
+  template <class F>
+  __device__ void for_each_tile(const Task& task, int end_tile, const F& f) const {
+    const Source s = source_of(task);
+    const int shift = d.box_shift, bits = in_tile_bits(d), in_tile = 1 << bits;
+    int group = (task.first << bits) / 32 - 1;
+    int pages = 0, next = page_of_box(s, 32 * group + 32 + lane());
+#pragma unroll 1
+    for (int t = task.first; t < end_tile; ++t) {
+      if ((t << bits) / 32 != group) {
+        ++group;
+        pages = next;
+        next = page_of_box(s, 32 * group + 32 + lane());
+      }
+      const int first = t << bits, box = first + (lane() & (in_tile - 1)), key = box << shift;
+      const int begin = max(task.seen.begin >> shift, first);
+      const int end = min(((task.seen.end - 1) >> shift) + 1, first + in_tile);
+      const int page = __shfl_sync(kAll, pages, box & 31);
+      const Box mine = {lane() >> bits,
+                        s.pages != nullptr ? tile::row_in_page(p(), key) : task.first_key + key,
+                        task.pack_index, s.pages != nullptr ? page : s.batch};
+      f(end - begin, key % C.keys, mine, mine.block < kBlocks && box >= begin && box < end);
+    }
+  }
+  __device__ const TensorMap* map_of(int block) const { return block >= kKeyBlocks ? &d.value : &d.key; }
+  __device__ static int column_of(int block) {
+    return 64 * (block >= kKeyBlocks ? block - kKeyBlocks : block);
+  }
+
+  __device__ void ask_all(const Task& task) {
+    for_each_tile(task, task.end, [&](int boxes, int key, const Box& box, bool seen) {
+      tile::Barrier& full = shared.full[count % C.stages];
+      shared.wait_empty(count);
+      if (lane() == 0) full.expect(static_cast<unsigned>(boxes * (kBlocks * 128)) << d.box_shift);
+      __syncwarp();
+      if (seen)
+        ptx::tma_load(shared.key(count) + static_cast<unsigned>(box.block * (C.keys * 128) + key * 128),
+                      map_of(box.block), full.address(), column_of(box.block), box.row, box.head, box.outer);
+      ++count;
+    });
+  }
+  // The first tiles, as many as the ring has room for, to L2.
+  __device__ void prefetch(const Task& task) const {
+    for_each_tile(task, min(task.end, task.first + C.stages), [&](int, int, const Box& box, bool seen) {
+      if (seen) ptx::tma_prefetch(map_of(box.block), column_of(box.block), box.row, box.head, box.outer);
+    });
+  }
+#else
+  __device__ void ask_all(const Task&) {}
+  __device__ void prefetch(const Task&) const {}
+#endif
+
+  // By threads. Tiles are handed over when they have landed, after the next has been asked for.
+  static constexpr unsigned kLag = 1;
+  __device__ void hand_over(unsigned n) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    ptx::fence_for_tensor_cores();
+#endif
+    shared.full[n % C.stages].arrive();
+  }
+  // Of key n of a tile: which row of which page or batch entry it is. Row -1: no row of the task sees it.
+  struct Where {
+    int outer, row;
+  };
+  __device__ Where where(const Source& s, int t, int n) const {
+    const int key = t * C.keys + n;
+    if (n >= C.keys || key < s.task.seen.begin || key >= s.task.seen.end) return {0, -1};
+    if (s.pages == nullptr) return {s.batch, s.task.first_key + key};
+    return {page_of(s, key), tile::row_in_page(p(), key)};
+  }
+  // Of every 32 keys of a tile a lane looks one up.
+  using Rows = Where[C.keys / 32];
+  __device__ void look_up(const Source& s, int t, Rows& rows) const {
+#pragma unroll
+    for (int i = 0; i < C.keys / 32; ++i) rows[i] = where(s, t, 32 * i + lane());
+  }
+  template <int kDim>
+  __device__ void copy(unsigned to, const Tensor& tensor, int head, int dim, const Rows& rows) {
+    constexpr int kChunks = kDim / 8;
+    const T* const first = static_cast<const T*>(tensor.data) + head * tensor.strides.head;
+    const Strides strides = tensor.strides;
+#pragma unroll
+    for (int i = 0; i < C.keys / 32; ++i)
+#pragma unroll(kAnyRows ? 1 : 4)
+      for (int n = lane(); n < 32 * kChunks; n += 32) {
+        const int row = n / kChunks, chunk = n % kChunks;
+        const Where at = {__shfl_sync(kAll, rows[i].outer, row), __shfl_sync(kAll, rows[i].row, row)};
+        const bool there = at.row >= 0 && chunk * 8 < dim;
+        const T* const from =
+            there ? first + at.outer * strides.batch + at.row * strides.row + chunk * 8 : first;
+        const unsigned slot = to + chunk_at<C>(32 * i + row, chunk);
+        if (!kAnyRows || d.whole_chunks != 0) {
+          ptx::copy_async_16(slot, from, there);
+        } else {
+          sm80::copy_elements(slot, from, there ? dim - chunk * 8 : 0);
+        }
+      }
+  }
+  __device__ void copy_all(const Task& task, bool value) {
+    const Source s = source_of(task);
+    Rows next;
+    look_up(s, task.first, next);
+#pragma unroll 1
+    for (int t = task.first; t < task.end; ++t) {
+      Rows rows;
+#pragma unroll
+      for (int i = 0; i < C.keys / 32; ++i) rows[i] = next[i];
+      look_up(s, t + 1, next);
+      shared.wait_empty(count);
+      if (value) {
+        copy<C.value_dim>(shared.value(count), p().kv.value, task.pack_index, p().sizes.value_dim, rows);
+      } else {
+        copy<C.dim>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
+      }
+      ptx::commit_copies();
+      if (count >= kLag) {
+        ptx::wait_copies<static_cast<int>(kLag)>();
+        hand_over(count - kLag);
+      }
+      ++count;
+    }
+  }
+  __device__ void end_copies() {
+    ptx::wait_copies<0>();
+    for (unsigned n = count > kLag ? count - kLag : 0; n < count; ++n) hand_over(n);
+  }
+};
+
+// Goes along the block's stretch of the line.
+template <int kKeys>
+struct Scheduler {
+  const ServingParams& d;
+  Line line = {};
+  Place place = {};
+  Entry entry = {};
+  int begin = 0, end = 0;
+  int unit = 0, units = 0;
+
+  // At the beginning of the stretch.
+  __device__ void start() {
+    const int block = static_cast<int>(blockIdx.x);
+    line = find_first(d, block, &place, &entry);
+    begin = line.first_of(block);
+    end = line.first_of(block + 1);
+    unit = units = 0;
+    if (begin < end) enter();
+  }
+  __device__ void enter() {
+    units = min(first_from(end, place.start, entry.cost), entry.units());
+    unit = first_from(begin, place.start, entry.cost);
+  }
+  // Where there are no more, its batch is -1.
+  __device__ Task next() {
+#pragma unroll 1
+    while (unit >= units) {
+      if (begin == end) return {.batch = -1};
+      place.start += entry.length();
+      ++place.batch;
+      if (place.start >= end) return {.batch = -1};
+      if (!alike(d)) entry = entry_of(d, place.batch);
+      enter();
+    }
+    const int pieces = entry.cut.pieces, sequence = alike(d) ? d.alike.by_pieces.divide(unit) : unit / pieces;
+    const int first = unit - sequence * pieces, last = min(pieces, units - sequence * pieces);
+    unit = sequence * pieces + last;
+    return task_of<kKeys>(d, place.batch, entry, sequence, first, last);
+  }
+  // For the second kernel: of the block's tasks the last may be of a sequence that others go on with. Called
+  // for every task, and at the end.
+  __device__ void leave_note(const Task& task) {
+    if (alike(d) || d.notes == nullptr || threadIdx.x % 32 != 0) return;
+    auto* const to = reinterpret_cast<Note*>(d.notes + blockIdx.x * kNoteWords);
+    if (task.batch >= 0 && task.begins && !task.ends) {
+      const int sequence = (unit - 1) / entry.cut.pieces;
+      *to = note_of(task, entry, place.start + sequence * entry.cut.pieces * entry.cost, line);
+      left = true;
+    } else if (task.batch < 0 && !left) {
+      to->pieces = 0;
+    }
+  }
+  bool left = false;
+};
+
+}  // namespace tessera::cuda::serving

@@ -1,0 +1,79 @@
+// A block's shared memory: a ring of tiles, as TMA writes them (blocks of 64 columns, rows of 128 bytes,
+// chunks of 16 bytes swizzled by the row's number), K of a tile before its V.
+#pragma once
+
+#include "cuda/serving/configs.hpp"
+#include "cuda/serving/run.hpp"
+#include "cuda/tile/ring.hpp"
+
+namespace tessera::cuda::serving {
+
+template <Config C>
+struct Shared {
+  alignas(1024) char ring[C.stages][C.slot_bytes()];
+  float sum[C.sum_bytes() / 4];  // O of a sequence's pieces so far, for which there are no registers
+  float2 state[C.warps()][16];   // row max and sum of each warp's keys
+  unsigned suspects[2][C.warps()];
+  tile::Barrier full[C.stages], empty[C.stages];
+  // What is to be done, told by the producer.
+  static constexpr int kTasks = 4;
+  tile::Barrier task_there[kTasks], task_done[kTasks];
+  Task task[kTasks];
+
+  __device__ const Task& wait_task(int n) const {
+    task_there[n % kTasks].wait(static_cast<unsigned>(n / kTasks & 1));
+    return task[n % kTasks];
+  }
+  // By a whole warp.
+  __device__ void end_task(int n) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) task_done[n % kTasks].arrive();
+  }
+  // Task n, by a whole warp.
+  __device__ void tell(int n, const Task& what) {
+    task_done[n % kTasks].wait(static_cast<unsigned>(n / kTasks & 1) ^ 1u);
+    if (threadIdx.x % 32 == 0) {
+      task[n % kTasks] = what;
+      task_there[n % kTasks].arrive();
+    }
+    __syncwarp();
+  }
+
+  // A tile's slot and the parity of its barriers' phase, counted through all of a block's tiles.
+  __device__ unsigned key(unsigned n) const { return ptx::shared_address(ring[n % C.stages]); }
+  __device__ unsigned value(unsigned n) const { return key(n) + C.key_bytes(); }
+  __device__ void wait_full(unsigned n) const { full[n % C.stages].wait(n / C.stages & 1); }
+  __device__ void wait_empty(unsigned n) const { empty[n % C.stages].wait((n / C.stages & 1) ^ 1); }
+  // By a whole warp, whose threads are done with the tile.
+  __device__ void release(unsigned n) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) empty[n % C.stages].arrive();
+  }
+  // `copied`: by the threads of the producers, not by TMA.
+  __device__ void start(bool copied) {
+    for (int s = 0; s < C.stages; ++s) {
+      full[s].init(copied ? 32 * kProducerWarps : 1);
+      empty[s].init(C.warps());
+    }
+    for (int n = 0; n < kTasks; ++n) {
+      task_there[n].init(1);
+      task_done[n].init(C.warps() + (copied ? kProducerWarps - 1 : 0));
+    }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    ptx::barrier_init_fence();
+#endif
+  }
+};
+
+// Where chunk `chunk` of row `row` lies in a tile of K or V.
+template <Config C>
+__device__ inline unsigned chunk_at(int row, int chunk) {
+  return static_cast<unsigned>(chunk / 8 * (C.keys * 128) + row * 128 + ((chunk % 8) ^ (row % 8)) * 16);
+}
+// The address that a lane gives ldmatrix for step k of 16 columns, from that for the first.
+template <Config C>
+__device__ inline unsigned step_at(unsigned first, int k) {
+  return (first ^ static_cast<unsigned>(k % 4 * 32)) + static_cast<unsigned>(k / 4 * (C.keys * 128));
+}
+
+}  // namespace tessera::cuda::serving
