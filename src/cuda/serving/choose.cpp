@@ -185,7 +185,7 @@ ServingParams params_of(const core::Problem& p, const Choice& choice, const Rout
   if (p.kv.lengths != nullptr) d.key_lengths = numbers(p.kv.lengths, p.kv.lengths_stride, p.kv.lengths_dtype);
   d.blocks = static_cast<int>(w.blocks);
   d.tile_rows = c.rows();
-  d.tile_shift = c.few ? 4 : 6;
+  while (1 << d.tile_shift < d.tile_rows) ++d.tile_shift;
   d.least_rows = route.least_rows;
   d.most_rows = route.most_rows;
   d.few = c.few ? 1 : 0;
@@ -372,7 +372,7 @@ core::Kernel production_row() {
   row.supports = takes;
   row.estimate = estimate;
   row.prepare = prepare;
-  row.budget = {255, 227 * 1024, 560};  // of variants with options: docs/serving.md, "On a GPU"
+  row.budget = {255, 227 * 1024, 800};  // of variants with options: docs/serving.md, "On a GPU"
   row.symbol = "serving::";
   return row;
 }

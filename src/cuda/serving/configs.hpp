@@ -26,7 +26,6 @@ TESSERA_CONSTEXPR Variant variant_of(bool few, bool options) {
 }
 
 inline constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
-// Past head dim 192 there are registers for 16 rows alone.
 TESSERA_CONSTEXPR bool has_more(int dim) { return dim <= 192; }
 
 inline constexpr int kProducerWarps = 2;  // one where TMA copies
@@ -39,15 +38,17 @@ struct Config {
   int min_blocks;  // an SM
   bool wgmma;
 
-  TESSERA_CONSTEXPR int rows() const { return few ? 16 : 64; }
-  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }  // that multiply
-  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }     // threads
+  // Past head dim 192 there are registers for 8 rows alone.
+  TESSERA_CONSTEXPR int rows() const { return few ? (dim > 192 ? 8 : 16) : 64; }
+  TESSERA_CONSTEXPR int thread_rows() const { return few ? rows() / 8 : 2; }  // when a piece has ended
+  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }         // that multiply
+  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }            // threads
   TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
   // Of V's columns, those that a warp has when a piece has ended.
   TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
   TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * 2; }
   TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * 2; }
-  TESSERA_CONSTEXPR int sum_bytes() const { return rows() * value_dim * 4; }
+  TESSERA_CONSTEXPR int sum_bytes() const { return (few ? 16 : 64) * value_dim * 4; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
   TESSERA_CONSTEXPR int shared_bytes() const {
     return stages * slot_bytes() + sum_bytes() + 1024 + warps() * 128;

@@ -73,7 +73,7 @@ __device__ inline void store_partial(const ServingParams& d, int slot, const til
   const Spot<C> spot;
   float* const to = d.partials + slot * slot_floats(d.slot_rows, kColumns);
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < C.thread_rows(); ++r) {
     const int row = spot.row() + 8 * r;
     if (row >= rows_left) continue;
     float* const columns = to + row * kColumns + spot.column();
@@ -100,10 +100,9 @@ __device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T
   return end;
 }
 
-// Rows that hold NaN although their sums do not, again: see tile/careful.hpp. Hardly ever called, so it
-// stands apart: those who do not need it do not have to jump over it.
+// Rows that hold NaN although their sums do not, again: see tile/careful.hpp.
 template <class T>
-__device__ __noinline__ void compute_carefully(const Params* p, int batch, int pack_index, int row) {
+__device__ inline void compute_carefully(const Params* p, int batch, int pack_index, int row) {
   tile::careful_row<T, false, true>(*p, batch, pack_index, row);
 }
 
@@ -125,7 +124,7 @@ __device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& v
   const Spot<C> spot;
   unsigned suspects = 0;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < C.thread_rows(); ++r) {
     const int row = first_row + spot.row() + 8 * r;
     if (row >= view.rows) continue;
     const tile::RowIndex at = view.index(row);

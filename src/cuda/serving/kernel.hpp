@@ -104,10 +104,10 @@ struct Consumer {
     if constexpr (!kFew) {
       More<C, T, kOptions> body{d, shared};
       attend(body, task);
-    } else if (task.rows - task.first_row <= 8) {
+    } else if (C.rows() == 8 || task.rows - task.first_row <= 8) {
       Few<C, T, kOptions, 1> body{d, shared};
       attend(body, task);
-    } else {
+    } else if constexpr (C.rows() > 8) {
       Few<C, T, kOptions, 2> body{d, shared};
       attend(body, task);
     }
@@ -122,12 +122,6 @@ struct Consumer {
     }
   }
 };
-
-// Rows that no entry owns: hardly ever any, so it stands apart.
-template <class T>
-__device__ __noinline__ void clear_rows(const Params* p) {
-  tile::clear_unowned_rows<T>(*p);
-}
 
 template <Config C, class T, bool kOptions>
 __device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
@@ -185,7 +179,7 @@ __device__ inline void attend_block(const ServingParams& d, char* memory) {
   __syncthreads();
   if (d.clears != 0) {
     wait_for_kernels_before();
-    clear_rows<T>(&d.problem);
+    tile::clear_unowned_rows<T>(d.problem);
   }
   if (warp == C.warps()) {
     produce<C, T, kOptions>(d, shared);
