@@ -249,8 +249,9 @@ core::Status add_launches(const core::Problem& p, const runtime::Gpu& gpu, const
   attend.grid[0] = static_cast<unsigned>(work.blocks);
   attend.threads = static_cast<unsigned>(c.threads());
   // Where there is a block for every SM at most, two on one would leave another without work.
-  attend.shared_bytes = static_cast<unsigned>(work.blocks <= gpu.sms ? std::max(c.shared_bytes(), kAloneBytes)
-                                                                     : c.shared_bytes());
+  const bool alone = c.min_blocks > 1 && work.blocks <= gpu.sms;
+  attend.shared_bytes =
+      static_cast<unsigned>(alone ? std::max(c.shared_bytes(), kAloneBytes) : c.shared_bytes());
   attend.set_params(params);
   attend.place = place;
   if (merges) {

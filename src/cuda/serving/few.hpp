@@ -197,6 +197,8 @@ struct Few {
     tile::clear(out);
     rows = tile::empty_rows();
     if (!some) return;
+    meet<C>();  // all are done with the slot, and with what was left at the end of the piece before
+    float* const all = reinterpret_cast<float*>(shared.ring[n % C.stages]);
 #pragma unroll
     for (int h = 0; h < kHalves; ++h)
 #pragma unroll
@@ -207,8 +209,6 @@ struct Few {
         if (lane() < 4)
           shared.state[warp()][8 * h + 2 * lane() + r] = make_float2(half[h].row_max[r], half[h].sum[r]);
       }
-    meet<C>();
-    float* const all = reinterpret_cast<float*>(shared.ring[n % C.stages]);
     show(all);
     meet<C>();
 #pragma unroll

@@ -235,7 +235,7 @@ struct Scheduler {
       *to = note_of(task, entry, place.start + sequence * entry.cut.pieces * entry.cost, line);
       left = true;
     } else if (task.batch < 0 && !left) {
-      to->pieces = 0;
+      *to = Note{};
     }
   }
   bool left = false;
