@@ -31,7 +31,9 @@ constexpr OptionWords kOptionWords[] = {
 constexpr std::string_view kShapes16[] = {"q65 k129 d64", "q129 k128 d128", "q64 k150 d256",
                                           "q127 k65 d96", "q63 k130 d72",   "q65 k129 d192"};
 constexpr std::string_view kShapes32[] = {"q65 k129 d64", "q33 k65 d128", "q40 k70 d80"};
-constexpr std::string_view kShapesFew[] = {"q1 k300 d128", "q5 k129 d64", "q16 k257 d128", "q3 k65 d256"};
+constexpr std::string_view kShapesFew[] = {"q7 k300 d128", "q5 k129 d64", "q16 k257 d128", "q5 k65 d256"};
+constexpr std::string_view kShapesDecode[] = {"q3 k300 d64", "q4 k129 d128", "q1 k260 d192", "q2 k200 d256",
+                                              "q3 k90 d72"};
 
 // A fixed draw from a list, different for each case and question.
 template <std::size_t N, class T>
@@ -90,6 +92,8 @@ std::vector<Generated> pair_list() {
       list.push_back({name, fmt::format("b2 h2/1 {} {} {}", picked(kShapes16, n, 0), half, words)});
       list.push_back(
           {name + "_few", fmt::format("b2 h4/1 {} {} {}", picked(kShapesFew, n, 1), other, words)});
+      list.push_back(
+          {name + "_decode", fmt::format("b2 h4/1 {} {} {}", picked(kShapesDecode, n, 3), other, words)});
       list.push_back({name + "_f32", fmt::format("b2 h2/1 {} f32 {}", picked(kShapes32, n, 2), words)});
     }
   }

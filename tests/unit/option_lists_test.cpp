@@ -66,7 +66,7 @@ bool takes(const core::Kernel& kernel, const Case& c) {
   return validated(c, &problem).ok() && kernel.supports(problem).ok();
 }
 
-// Each pair is there three times; a kernel that takes the plain case of a kind must take all its pairs.
+// Each pair is there four times; a kernel that takes the plain case of a kind must take all its pairs.
 struct Kind {
   const char* plain;
   std::function<bool(const Case&)> in;
@@ -75,7 +75,9 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> list = {
       {"b2 h2/1 q65 k129 d64 bf16", [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries > 16; }},
-      {"b2 h4/1 q5 k129 d64 f16", [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries <= 16; }},
+      {"b2 h4/1 q5 k129 d64 f16",
+       [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries <= 16 && c.queries > 4; }},
+      {"b2 h4/1 q3 k129 d64 f16", [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries <= 4; }},
       {"b2 h2/1 q65 k129 d64 f32", [](const Case& c) { return c.dtype == TESSERA_F32; }},
   };
   return list;
