@@ -329,7 +329,7 @@ core::Status takes(const core::Problem& p) {
 }
 
 std::string words(const core::Sizes& p, const Launched& launched) {
-  const std::string prompts =
+  std::string prompts =
       launched.prompts ? fmt::format("entries of {} queries and more by sm90's tiles", kPromptQueries) : "";
   const Config& c = launched.choice.config;
   if (c.dim == 0) return prompts;
