@@ -103,6 +103,20 @@ constexpr const char* kWords[] = {
     "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=16", "b2 h4/1 q9 k99 d128 bf16 ragged lengths pages=1",
     "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=1"};
 
+// Positions on the line of all pieces have 32 bits.
+TEST(ServingChoice, MoreSequencesThanCanBeCountedAreRefused) {
+  const Pretend pretend({pretended_gpu(90)});
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.kind = TESSERA_CUDA;
+  device.kernel = "serving";
+  core::Plan plan;
+  EXPECT_TRUE(core::plan(problem("b4096 h4096 q1 k1 d2 f16"), device, &plan).ok());
+  const core::Status refused = core::plan(problem("b65535 h65535 q1 k1 d2 f16"), device, &plan);
+  EXPECT_NE(refused.message.find("sequences of up to 8 rows; this kernel takes up to 268435456"),
+            std::string::npos)
+      << refused.message;
+}
+
 // Prompts whose keys are cut once, into pieces almost twice as long as the keys, beside entries of small
 // pieces.
 TEST(ServingSlots, AreEnoughBesideLongPrompts) {

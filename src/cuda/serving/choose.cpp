@@ -43,17 +43,20 @@ std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
 
 std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group(); }
 
-// Two neighbouring elements can be read or written at once, in every row.
-bool in_pairs(const core::Tensor4& t, std::int64_t columns, std::int64_t size) {
-  return reinterpret_cast<std::uintptr_t>(t.data) % static_cast<std::uintptr_t>(2 * size) == 0 &&
-         columns % 2 == 0 && t.batch_stride % 2 == 0 && t.head_stride % 2 == 0 && t.row_stride % 2 == 0;
+// Two neighbouring elements can be read or written at once, in every row of query or output. A stride along a
+// dimension of one element is never used, and frameworks set it to anything.
+bool in_pairs(const core::Problem& p, const core::Tensor4& t, std::int64_t columns, tessera_dtype dtype) {
+  const auto even = [](std::int64_t extent, std::int64_t stride) { return extent <= 1 || stride % 2 == 0; };
+  const auto pair = static_cast<std::uintptr_t>(2 * core::dtype_size(dtype));
+  return reinterpret_cast<std::uintptr_t>(t.data) % pair == 0 && columns % 2 == 0 &&
+         even(p.batch, t.batch_stride) && even(p.heads, t.head_stride) && even(p.queries, t.row_stride);
 }
-bool query_in_pairs(const core::Problem& p) { return in_pairs(p.query, p.dim, core::dtype_size(p.dtype)); }
+bool query_in_pairs(const core::Problem& p) { return in_pairs(p, p.query, p.dim, p.dtype); }
 
 // What the variants without options leave out. None of it depends on the batch.
 bool needs_options(const core::Problem& p) {
   return !plain_scores(p) || translate(p, 1).units.first != 1.0f || p.prior.parts > 0 || !query_in_pairs(p) ||
-         !keys_of_16_bytes(p) || !in_pairs(p.output.rows, p.value_dim, core::dtype_size(p.output.dtype));
+         !keys_of_16_bytes(p) || !in_pairs(p, p.output.rows, p.value_dim, p.output.dtype);
 }
 
 Choice choice_of(const core::Problem& p, int code_arch, bool few) {
@@ -322,7 +325,14 @@ Choice choice_for(const core::Problem& p, int code_arch) {
 
 core::Status takes(const core::Problem& p) {
   if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
-  // Its sequences are counted in 32 bits.
+  // The line of all pieces is counted in 32 bits: so many sequences, at least one piece each. A row tile has
+  // 8 packed rows at least.
+  constexpr std::int64_t kMostSequences = std::int64_t{1} << 28;
+  const std::int64_t row_tiles = divide_up(packed_rows(p), 8) * (p.query_offsets ? 1 : p.batch) + p.batch;
+  if (p.kv_heads * row_tiles > kMostSequences)
+    return core::unsupported(
+        fmt::format("batch, heads and queries make {} sequences of up to 8 rows; this kernel takes up to {}",
+                    p.kv_heads * row_tiles, kMostSequences));
   if (p.kv_heads * packed_rows(p) <= kMaxLength) return {};
   return core::unsupported(
       fmt::format("queries times heads is {}; this kernel takes up to {}", p.queries * p.heads, kMaxLength));
