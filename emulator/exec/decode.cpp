@@ -242,6 +242,7 @@ void Decoder::dispatch(const Instruction& in) {
                                                                         {"cvta", &Decoder::window},
                                                                         {"cp", &Decoder::copy},
                                                                         {"prefetch", &Decoder::prefetch},
+                                                                        {"createpolicy", &Decoder::policy},
                                                                         {"mov", &Decoder::move},
                                                                         {"bfi", &Decoder::odd_bits},
                                                                         {"prmt", &Decoder::odd_bits},

@@ -79,6 +79,7 @@ class Decoder {
   void copy(const Instruction& in);
   void copy_bulk(const Instruction& in, Modifiers& form);
   void prefetch(const Instruction& in);
+  void policy(const Instruction& in);
 
   // decode_warp.cpp
   void move(const Instruction& in);

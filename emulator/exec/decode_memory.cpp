@@ -1,5 +1,6 @@
 // Loads, stores, atomics, addresses, copies.
 #include "emulator/exec/decode.hpp"
+#include "emulator/exec/lanes/table.hpp"
 
 namespace emulator {
 namespace {
@@ -136,6 +137,16 @@ void Decoder::window(const Instruction& in) {
                                                           : kSharedWindow);
 }
 
+// How long L2 keeps what is read by it: nothing is seen of that here, so any number will do.
+void Decoder::policy(const Instruction& in) {
+  if (in.form != "createpolicy.fractional.L2::evict_first.b64") unknown(in);
+  need_operands(in, 1, 1);
+  const std::int32_t zero = constant(0, true), into = result(in, in.operands[0], 'q');
+  Op& op = emit(find_form("mov.b64")->run);
+  op.a = zero;
+  op.d = into;
+}
+
 void Decoder::copy(const Instruction& in) {
   Modifiers form(in.form);
   if (!form.take("async")) unknown(in);
@@ -179,8 +190,10 @@ void Decoder::copy_bulk(const Instruction& in, Modifiers& form) {
   const bool tensor = form.take("tensor");
   const std::string_view dims = form.take_any({"1d", "2d", "3d", "4d", "5d"});
   if (prefetches) {
-    need_operands(in, 1, 1);
-    if (!tensor || dims.empty() || !form.take("L2") || !form.take("global") || !form.empty()) unknown(in);
+    const bool known = tensor && !dims.empty() && form.take("L2") && form.take("global");
+    const std::size_t operands = form.take("L2::cache_hint") ? 2 : 1;
+    if (!known || !form.empty()) unknown(in);
+    need_operands(in, operands, operands);
     if (in.operands[0].parts.size() != static_cast<std::size_t>(dims[0] - '0'))
       fail(in, "as many coordinates as dimensions, or not");
     emit(handlers::nothing);

@@ -1,6 +1,8 @@
 // Generic and local accesses, lane by lane, and atomics: rare.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 
 #include "emulator/exec/handlers.hpp"
 
@@ -152,6 +154,17 @@ void store_any(Warp& w, const Op& op) {
   }
 }
 
+// Counters of 64 bits may begin in global memory that nothing has written (src/cuda/serving/merge.hpp): it
+// holds anything then.
+void hold_anything(const Resolved& found, std::uint64_t address) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (std::any_of(found.states, found.states + 8, [](std::uint8_t s) { return s != 0; })) return;
+  const std::uint64_t bytes = (address + 1) * 0x9e3779b97f4a7c15u;
+  std::memcpy(found.bytes, &bytes, sizeof bytes);
+  std::memset(found.states, 1, sizeof bytes);
+}
+
 // d: result (-1: none); b, x: operands; c: kind, with the space's window above bit 8; y: size and width of
 // the address
 void atomic(Warp& w, const Op& op) {
@@ -167,6 +180,7 @@ void atomic(Warp& w, const Op& op) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
     const std::uint64_t address = at[lane] | static_cast<std::uint64_t>(op.c >> 8) << 56;
     const Resolved found = resolve(w, op, lane, address, form.bytes, true);
+    if (wide && op.c >> 8 == 0) hold_anything(found, address);
     for (unsigned i = 0; i < form.bytes; ++i)
       if (found.states[i] != 1)
         fault(1u << lane, address,

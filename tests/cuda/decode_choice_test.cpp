@@ -35,7 +35,7 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
         EXPECT_EQ(serving::kTileKeys % s.keys, 0);
         EXPECT_GE(s.stages, 2) << dims.dim << " on sm_" << gpu.arch;
         // What warps leave for each other at a piece's end fits the slot of a tile.
-        EXPECT_LE(s.warps() * s.rows() * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
+        EXPECT_LE(s.warps() * s.rows * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
       }
     }
   }
@@ -44,10 +44,14 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
 TEST(DecodeChoice, FewRowsOverManyKeys) {
   for (const int arch : {80, 89, 90}) {
     for (const char* words :
-         {"b1 h32/8 q1 k1024 d128 bf16", "b1 h32/8 q1 k131072 d128 bf16", "b64 h32/8 q1 k1024 d128 bf16",
-          "b1 h8/1 q1 k32768 d128 f16", "b4 h64/8 q2 k8192 d64 bf16 causal=bottom-right lengths",
-          "b2 h16 q1 k4096 d256 f16 softcap=30"})
+         {"b1 h32/8 q1 k1024 d128 bf16", "b1 h32/8 q1 k8192 d128 bf16", "b1 h8/1 q1 k32768 d128 f16",
+          "b4 h64/8 q2 k8192 d64 bf16 causal=bottom-right lengths", "b2 h16 q1 k4096 d256 f16 softcap=30"})
       EXPECT_EQ(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
+    // By TMA large ones are read faster.
+    for (const char* words : {"b1 h32/8 q1 k131072 d128 bf16", "b64 h32/8 q1 k1024 d128 bf16",
+                              "b8 h32/8 q4 k16384 d128 bf16 causal=bottom-right"})
+      EXPECT_EQ(planned(problem(words), arch).kernel, arch >= 90 ? "serving" : "decode")
+          << words << " on sm_" << arch;
     for (const char* words : {"b4 h16 q2048 d128 f16", "b1 h16 q1024 k8192 d64 bf16"})
       EXPECT_NE(planned(problem(words), arch).kernel, "decode") << words << " on sm_" << arch;
   }
@@ -60,8 +64,10 @@ TEST(DecodeChoice, RowsArePackedToTheKernelsThatHoldThem) {
   EXPECT_EQ(planned(problem("b1 h32/8 q4 k9000 d128 f16"), 90).kernel, "decode");
   EXPECT_EQ(planned(problem("b1 h32/8 q5 k9000 d128 f16"), 90).kernel, "serving");
   const auto choice = [](const char* words) { return serving::choice_for(problem(words), 90); };
-  EXPECT_EQ(choice("b1 h32/8 q4 k100 d128 f16").variant, serving::Variant::few);
-  EXPECT_EQ(choice("b1 h32/8 q5 k100 d128 f16").variant, serving::Variant::more);
+  EXPECT_EQ(choice("b1 h32/8 q2 k100 d128 f16").variant, serving::Variant::few);
+  EXPECT_EQ(choice("b1 h32/8 q3 k100 d128 f16").variant, serving::Variant::more);
+  EXPECT_EQ(serving::choice_for(problem("b1 h32/8 q4 k100 d128 f16"), 80).variant, serving::Variant::few);
+  EXPECT_EQ(choice("b1 h16/4 q4 k100 d256 f16").row_tiles, 2);  // which have no tiles of 64 rows
   EXPECT_EQ(choice("b1 h32/8 q16 k100 d128 f16").row_tiles, 1);
   EXPECT_EQ(choice("b1 h32/8 q17 k100 d128 f16").row_tiles, 2);
   EXPECT_EQ(choice("b1 h32/8 q5 k100 d128 f16 softcap=3").variant, serving::Variant::more_options);
@@ -78,7 +84,8 @@ TEST(DecodeChoice, InvariantCallsGetKernelsThatAre) {
   device.invariant = 1;
   core::Plan plan;
   // Whatever would be faster for the batch.
-  for (const char* words : {"b1 h8 q512 d64 f16", "b64 h8 q64 k9000 d64 f16", "b2 h8 q1 k1 d128 bf16"}) {
+  for (const char* words : {"b1 h8 q512 d64 f16", "b64 h8 q64 k9000 d64 f16", "b2 h8 q1 k1 d128 bf16",
+                            "b64 h32/8 q1 k4096 d128 bf16"}) {
     ASSERT_TRUE(core::plan(problem(words), device, &plan).ok());
     EXPECT_EQ(plan.kernel->name, problem(words).queries == 1 ? "decode" : "serving") << words;
   }

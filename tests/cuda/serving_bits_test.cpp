@@ -123,6 +123,41 @@ struct OnDevice {
   }
 };
 
+// Entries whose pieces make several chains, for up to 8 packed rows and for more: alone, where every piece
+// has a block of its own, shared by a few blocks, and so many that blocks have whole ones.
+TEST(ServingChains, GiveTheBitsOfTheEntryAlone) {
+  SKIP_WITHOUT_GPU();
+  const Shape s{2, 1, 64, 64, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0};
+  std::vector<Sequence> batch;
+  batch.emplace_back(s, 1, 4500, 1);
+  batch.emplace_back(s, 20, 1400, 2);
+  batch.emplace_back(s, 1, 300, 3);
+  batch.emplace_back(s, 12, 2600, 4);
+  Bits expected;
+  for (std::size_t n = 0; n < batch.size(); ++n)
+    expected.push_back(Together(s, batch, {{n}}).run(gpu_device())[0]);
+  const auto expect_same = [&](const Company& company) {
+    Together together(s, batch, company);
+    const Bits bits = together.run(gpu_device());
+    for (std::size_t i = 0; i < company.order.size(); ++i)
+      EXPECT_TRUE(bits[i] == expected[company.order[i]])
+          << "pages of " << company.page << ": entry " << company.order[i] << " at place " << i << " of "
+          << company.order.size();
+    tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
+    const tessera_device device = gpu_device();
+    EXPECT_EQ(tessera_plan(&together.problem, &device, &plan), TESSERA_OK);
+    return static_cast<std::size_t>(plan.work_items);
+  };
+  const std::size_t blocks = expect_same({{0, 1, 2, 3}, 0});
+  expect_same({{3, 2, 1, 0}, 16});
+  expect_same({{2, 0, 0, 1, 3, 1, 0}, 64});
+  std::vector<std::size_t> many(2 * blocks + 3);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = i % 5 == 0 ? 1 : 0;
+  expect_same({many, 0});
+  std::replace(many.begin(), many.end(), 0, 3);
+  expect_same({many, 0});
+}
+
 // Captured when every entry was empty, a graph serves every batch of its size: whatever changes from step to
 // step is in device memory.
 TEST(ServingGraph, OneServesEveryLength) {

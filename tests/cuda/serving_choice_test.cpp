@@ -40,19 +40,28 @@ Taken taken(const ServingParams& d, const Lengths& entry) {
   return {c, c.cost(d.coarse), sequences};
 }
 
-// The most pieces that a block has of a sequence which another began.
-int most_of_others(const ServingParams& d, const std::vector<Lengths>& batch) {
+// The most that a block has of one sequence: pieces of a chain which another began, and chains that begin
+// with it.
+struct Most {
+  int pieces, chains;
+};
+Most most_of_a_block(const ServingParams& d, const std::vector<Lengths>& batch) {
   int length = 0;
   for (const Lengths& each : batch) length += taken(d, each).length();
   const Line line = make_line(length, d.blocks);
-  int start = 0, most = 0;
+  const int chain = 1 << d.chain_shift;
+  int start = 0;
+  Most most = {0, 0};
   for (const Lengths& each : batch) {
     const Taken t = taken(d, each);
     for (int sequence = 0; sequence < t.sequences; ++sequence) {
       for (int piece = 0; piece < t.cut.pieces;) {
         const int block = line.block_of(start + piece * t.cost);
         const int end = std::min(first_from(line.first_of(block + 1), start, t.cost), t.cut.pieces);
-        if (piece > 0) most = std::max(most, end - piece);
+        const int rest_of_chain = std::min((piece + chain - 1) / chain * chain, end) - piece;
+        most.pieces = std::max(most.pieces, rest_of_chain);
+        if (t.cut.pieces > chain)
+          most.chains = std::max(most.chains, ceil_divide(end, chain) - ceil_divide(piece, chain));
         piece = end;
       }
       start += t.cut.pieces * t.cost;
@@ -91,10 +100,13 @@ std::vector<ServingParams> launched_for(const char* words, const std::vector<Len
 void expect_enough(const char* words, const std::vector<Lengths>& batch) {
   const std::vector<ServingParams> all = launched_for(words, batch);
   EXPECT_FALSE(all.empty());
-  for (const ServingParams& d : all)
-    EXPECT_LE(most_of_others(d, batch), d.slots - 1)
+  for (const ServingParams& d : all) {
+    const Most most = most_of_a_block(d, batch);
+    EXPECT_TRUE(most.pieces <= d.slots - 1 && most.chains <= d.chain_slots)
         << words << ": " << batch.size() << " entries, the first of " << batch[0].rows << " rows and "
-        << batch[0].keys << " keys, packed rows from " << d.least_rows << " on";
+        << batch[0].keys << " keys, packed rows from " << d.least_rows << " on: " << most.pieces << " of "
+        << d.slots - 1 << " pieces, " << most.chains << " of " << d.chain_slots << " chains";
+  }
 }
 
 // The last have prompts in these kernels, too: sm90 takes no pages of 1.

@@ -87,7 +87,7 @@ TEST(Sm90, TheLaunchIsToldInWords) {
 TEST(Sm90, LeavesFewRowsToOthersUnlessAskedByName) {
   SKIP_WITHOUT_SM90();
   const core::Problem decode = problem("b8 h32/8 q1 k4096 d128 bf16");
-  EXPECT_EQ(planned(decode, 90).kernel, "decode");
+  EXPECT_EQ(planned(decode, 90).kernel, "serving");
   EXPECT_EQ(planned(decode, 90, "sm90").kernel, "sm90");
   // 65 queries leave half a tile of 128 empty, and 2,048 heads make 16 rounds of such tiles. sm80 packs eight
   // heads into 520 rows, 5 blocks of 128: 10 rounds, at 0.75 of the rate.

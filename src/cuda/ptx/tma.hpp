@@ -21,11 +21,28 @@ __device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barr
       : "memory");
 }
 
+// For what is read once: the first to leave L2 when room is needed (PTX ISA, "createpolicy").
+__device__ inline unsigned long long evict_first_policy() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int column, int row,
+                                int head, int batch, unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, "
+      "{%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(policy)
+      : "memory");
+}
+
 // The same box, to L2 alone.
-__device__ inline void tma_prefetch(const TensorMap* map, int column, int row, int head, int batch) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(column),
-               "r"(row), "r"(head), "r"(batch)
-               : "memory");
+__device__ inline void tma_prefetch(const TensorMap* map, int column, int row, int head, int batch,
+                                    unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.prefetch.tensor.4d.L2.global.L2::cache_hint [%0, {%1, %2, %3, %4}], %5;" ::"l"(map),
+      "r"(column), "r"(row), "r"(head), "r"(batch), "l"(policy)
+      : "memory");
 }
 
 // Bytes that lie side by side; addresses and size are multiples of 16.

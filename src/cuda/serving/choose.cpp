@@ -64,13 +64,16 @@ Choice choice_of(const core::Problem& p, int code_arch, bool few) {
   choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
   choice.variant = variant_of(few, needs_options(p));
   choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
-  choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows()), 1);
+  choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows), 1);
   return choice;
 }
 
-// Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there.
+// Of an H200's, what the SMs of a GPU have of bandwidth and of products by mma.sync; as measured there. By
+// TMA, which GPUs before Hopper have not, large problems without options are read faster than decode's
+// kernels read them, and small ones start and end later: those meet at about 90 MB of K and V.
 constexpr double kBytesPerUs = 4.2e6 / 132, kFlopsPerUs = 1.8e8 / 132;
-constexpr double kStartUs = 3;
+constexpr double kTmaBytesPerUs = 4.5e6 / 132, kWgmmaFlopsPerUs = 5e8 / 132;
+constexpr double kStartUs = 3, kTmaStartUs = 4.5;
 
 // Key tiles that an entry's rows see, at most; a window may begin and end inside of one.
 int tiles_of(const core::Problem& p) {
@@ -78,16 +81,17 @@ int tiles_of(const core::Problem& p) {
   return static_cast<int>(divide_up(p.keys, kTileKeys)) + (window ? 1 : 0);
 }
 
-// How the first kernel's blocks share the work.
+// How blocks share the work.
 struct Work {
   std::int64_t sequences;        // of all entries, at most
   std::int64_t entry_sequences;  // of one entry, at least
   int tiles;                     // of keys, at most
   int most_pieces;               // of a sequence
   std::int64_t pieces, blocks;
-  int coarse;      // see Cut
-  bool alike;      // all entries, and the host knows what they are like
-  bool all_whole;  // no sequence is shared by blocks
+  int coarse;       // see Cut
+  int chain_shift;  // see pieces.hpp
+  bool alike;       // all entries, and the host knows what they are like
+  bool leaves;  // blocks leave something in the workspace: no block has all of a sequence, or chains of it
 };
 
 // The most that a sequence takes of the line, however many others its entry has: with a share of one piece
@@ -101,12 +105,12 @@ std::int64_t longest_sequence(int tiles) {
   }
 }
 
-// The most slots that a block needs: one for the pieces that it begins a sequence with, and one for each
-// piece of a sequence that another began, of which none takes less of the line than the least.
-std::int64_t slots_of(const Work& w) {
-  const std::int64_t least_cost = Cut{kLeastShift, 1}.cost(w.coarse);
+// The most pieces of one sequence, or chains of n, that begin in a block's stretch of the line; a piece takes
+// no less of it than the least.
+std::int64_t most_of_block(const Work& w, std::int64_t n) {
+  const std::int64_t least_cost = n * Cut{kLeastShift, 1}.cost(w.coarse);
   const std::int64_t stretch = w.sequences * longest_sequence(w.tiles) / w.blocks + 1;  // not coarse: more
-  return 1 + std::min<std::int64_t>(w.most_pieces - 1, stretch / least_cost + 1);
+  return std::min(divide_up(w.most_pieces, n), stretch / least_cost + 1);
 }
 
 // As many as run at once, or a few less where each can then have whole sequences, or whole parts of one:
@@ -124,17 +128,18 @@ std::int64_t blocks_of(std::int64_t at_once, std::int64_t sequences, std::int64_
 struct Route {
   int least_rows, most_rows;
   bool clears;
+  std::int64_t others_at = -1;  // ServingParams::others, in the workspace
 };
 
 Work work_of(const core::Problem& p, const Config& c, const Route& route, int sms) {
   Work w{};
   const std::int64_t most_rows = std::min<std::int64_t>(packed_rows(p), route.most_rows);
-  const std::int64_t row_tiles = std::max<std::int64_t>(divide_up(most_rows, c.rows()), 1);
+  const std::int64_t row_tiles = std::max<std::int64_t>(divide_up(most_rows, c.rows), 1);
   // With offsets all entries together have p.queries rows, and each may have a row tile that is not full.
   const std::int64_t tiles_of_all = p.batch * row_tiles;
   w.sequences =
-      p.kv_heads * (p.query_offsets ? std::min(divide_up(packed_rows(p), c.rows()) + p.batch, tiles_of_all)
-                                    : tiles_of_all);
+      p.kv_heads *
+      (p.query_offsets ? std::min(divide_up(packed_rows(p), c.rows) + p.batch, tiles_of_all) : tiles_of_all);
   w.entry_sequences = p.query_offsets ? p.kv_heads : p.kv_heads * row_tiles;
   w.tiles = tiles_of(p);
   w.most_pieces =
@@ -144,7 +149,9 @@ Work work_of(const core::Problem& p, const Config& c, const Route& route, int sm
   while (w.sequences * (longest_sequence(w.tiles) >> w.coarse) > kMostLine) ++w.coarse;
   w.alike = !p.query_offsets && !p.kv.offsets && p.kv.lengths == nullptr && p.queries > 0;
   w.blocks = blocks_of(std::int64_t{sms} * c.min_blocks, w.sequences, w.pieces);
-  w.all_whole = w.pieces == 1 || w.blocks == 1 || (w.alike && w.sequences % w.blocks == 0);
+  w.chain_shift = c.few ? kChainShift : kLargeChainShift;
+  w.leaves = w.most_pieces > 1 << w.chain_shift ||
+             !(w.pieces == 1 || w.blocks == 1 || (w.alike && w.sequences % w.blocks == 0));
   return w;
 }
 
@@ -187,18 +194,24 @@ ServingParams params_of(const core::Problem& p, const Choice& choice, const Rout
   if (p.kv.offsets) d.key_offsets = numbers(p.kv.offsets.data, p.kv.offsets.stride, p.kv.offsets.dtype);
   if (p.kv.lengths != nullptr) d.key_lengths = numbers(p.kv.lengths, p.kv.lengths_stride, p.kv.lengths_dtype);
   d.blocks = static_cast<int>(w.blocks);
-  d.tile_rows = c.rows();
+  d.tile_rows = c.rows;
   while (1 << d.tile_shift < d.tile_rows) ++d.tile_shift;
   d.least_rows = route.least_rows;
   d.most_rows = route.most_rows;
+  d.others_at = route.others_at;
   d.few = c.few ? 1 : 0;
   d.clears = p.query_offsets && route.clears ? 1 : 0;
   d.whole_chunks = keys_of_16_bytes(p) ? 1 : 0;
   d.query_pairs = query_in_pairs(p) ? 1 : 0;
   d.most_pieces = w.most_pieces;
   d.coarse = w.coarse;
-  d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows(), packed_rows(p)));
-  d.slots = static_cast<int>(slots_of(w));
+  d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows, packed_rows(p)));
+  d.chain_shift = w.chain_shift;
+  // One for the pieces that a block begins a chain with, and one for each piece of a chain that another
+  // began.
+  const std::int64_t chain = std::int64_t{1} << w.chain_shift;
+  d.slots = static_cast<int>(1 + std::min(chain - 1, most_of_block(w, 1)));
+  d.chain_slots = w.most_pieces > chain ? static_cast<int>(most_of_block(w, chain)) : 0;
   if (w.alike) d.alike = alike_of(p, choice, w, d);
   return d;
 }
@@ -211,8 +224,10 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
   if (d->query_offsets.data != nullptr) d->query_offsets.data = bytes(TensorId::query_offsets);
   if (d->key_offsets.data != nullptr) d->key_offsets.data = bytes(TensorId::key_offsets);
   if (d->key_lengths.data != nullptr) d->key_lengths.data = bytes(TensorId::key_lengths);
-  d->partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + d->partials_at);
-  if (d->notes_at != 0) d->notes = reinterpret_cast<int*>(static_cast<char*>(workspace) + d->notes_at);
+  char* const memory = static_cast<char*>(workspace);
+  d->partials = reinterpret_cast<float*>(memory + d->partials_at);
+  d->counters = reinterpret_cast<unsigned long long*>(memory + d->counters_at);
+  d->others = d->others_at < 0 ? nullptr : reinterpret_cast<int*>(memory + d->others_at);
   if (d->box_shift == 0) return {};
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.move_map(&d->key, at[TensorId::key]); !s.ok()) return s;
@@ -228,22 +243,21 @@ core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams*
   return runtime::current().encode(boxes.value, gpu, &d->value);
 }
 
-// Blocks that share the rows of a sequence in the second kernel.
-constexpr int kMergeRows = 16;
-
-// The two kernels of one variant.
-core::Status add_launches(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice,
-                          const Route& route, int arch, Steps* steps, Launched* launched) {
+// The kernel of one variant.
+core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice,
+                        const Route& route, int arch, Steps* steps, Launched* launched) {
   const Config& c = choice.config;
   const Work work = work_of(p, c, route, gpu.sms);
   ServingParams params = params_of(p, choice, route, work);
   if (core::Status s = set_boxes(p, arch, gpu.index, &params); !s.ok()) return s;
-  const bool merges = !work.all_whole && work.sequences > 0 && params.slot_rows > 0;
-  if (merges) {
+  if (work.leaves && work.sequences > 0 && params.slot_rows > 0) {
+    const auto slot_bytes =
+        static_cast<std::int64_t>(sizeof(float)) * slot_floats(params.slot_rows, c.value_dim);
+    params.counters_at =
+        steps->add_workspace(work.blocks * 2 * static_cast<std::int64_t>(sizeof *params.counters));
+    params.chains = static_cast<int>(work.blocks * params.slots);
     params.partials_at =
-        steps->add_workspace(work.blocks * params.slots * slot_floats(params.slot_rows, c.value_dim) *
-                             static_cast<std::int64_t>(sizeof(float)));
-    params.notes_at = steps->add_workspace(work.blocks * kNoteBytes);
+        steps->add_workspace((params.chains + work.blocks * 2 * params.chain_slots) * slot_bytes);
   }
   runtime::Step& attend = steps->add();
   attend.kernel = "serving";
@@ -257,19 +271,6 @@ core::Status add_launches(const core::Problem& p, const runtime::Gpu& gpu, const
       static_cast<unsigned>(alone ? std::max(c.shared_bytes(), kAloneBytes) : c.shared_bytes());
   attend.set_params(params);
   attend.place = place;
-  if (merges) {
-    runtime::Step& merge = steps->add();
-    merge.kernel = "serving";
-    merge.function =
-        functions_for(p)[row_of(c.value_dim, c.value_dim)].merge[takes_options(choice.variant) ? 1 : 0];
-    merge.pdl = sm80::pdl(arch);
-    merge.grid[0] = static_cast<unsigned>(work.blocks - 1);
-    merge.grid[1] = static_cast<unsigned>(std::min(params.slot_rows, kMergeRows));
-    merge.threads = kMergeThreads;
-    merge.shared_bytes = static_cast<unsigned>(merge_shared_bytes(c.value_dim));
-    merge.set_params(params);
-    merge.place = place;
-  }
   *launched = {choice, work.pieces, work.blocks};
   return {};
 }
@@ -278,11 +279,14 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   const runtime::Gpu& gpu = gpu_of(device);
   const Choice choice = choice_for(p, sm80::code_arch_of(gpu.arch));
   const double pairs = static_cast<double>(p.batch * p.kv_heads) *
-                       visited_keys(p, choice.config.rows() / std::max<std::int64_t>(p.group(), 1));
+                       visited_keys(p, choice.config.rows / std::max<std::int64_t>(p.group(), 1));
   const double dims = static_cast<double>(p.dim + p.value_dim), tiles = static_cast<double>(choice.row_tiles);
   const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.dtype)) * tiles;
-  const double flops = pairs * dims * 2 * choice.config.rows() * tiles;
-  return {kStartUs + std::max(bytes / kBytesPerUs, flops / kFlopsPerUs) / gpu.sms, ""};
+  const double flops = pairs * dims * 2 * choice.config.rows * tiles;
+  const bool tma = gpu.arch >= 90 && box_shift(p) > 0 && !takes_options(choice.variant);
+  const double reading = bytes / (tma ? kTmaBytesPerUs : kBytesPerUs);
+  const double products = flops / (choice.config.wgmma ? kWgmmaFlopsPerUs : kFlopsPerUs);
+  return {(tma ? kTmaStartUs : kStartUs) + std::max(reading, products) / gpu.sms, ""};
 }
 
 // From so many queries on sm90 takes an entry: its tiles have 128 rows of one head.
@@ -320,7 +324,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
 Choice choice_for(const core::Problem& p, int code_arch) {
   const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
   const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
-  return choice_of(p, code_arch, packed_rows(p) <= few.rows() || !has_more(dims.dim));
+  return choice_of(p, code_arch, packed_rows(p) <= few.rows || !has_more(dims.dim));
 }
 
 core::Status takes(const core::Problem& p) {
@@ -344,8 +348,8 @@ std::string words(const core::Sizes& p, const Launched& launched) {
   const Config& c = launched.choice.config;
   if (c.dim == 0) return prompts;
   return fmt::format(
-      "blocks of {} rows, {} keys at a time; {} blocks share up to {} pieces of keys a head{}{}{}{}",
-      c.rows(), c.keys, launched.blocks, launched.pieces,
+      "blocks of {} rows, {} keys at a time; {} blocks share up to {} pieces of keys a head{}{}{}{}", c.rows,
+      c.keys, launched.blocks, launched.pieces,
       p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
       padding_words(p, c.dim, c.value_dim), prompts.empty() ? "" : "; ", prompts);
 }
@@ -366,11 +370,13 @@ core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, std::int
   Route rest{1, most, true};
   if (p.query_offsets && !whole.config.few) {
     const Choice few = choice_of(p, arch, true);
-    const int rows = few.config.rows();
-    if (core::Status s = add_launches(p, gpu, few, {1, rows, true}, arch, steps, launched); !s.ok()) return s;
-    rest = {rows + 1, most, false};
+    const int rows = few.config.rows;
+    const std::int64_t others_at = steps->add_workspace(static_cast<std::int64_t>(sizeof(int)));
+    if (core::Status s = add_launch(p, gpu, few, {1, rows, true, others_at}, arch, steps, launched); !s.ok())
+      return s;
+    rest = {rows + 1, most, false, others_at};
   }
-  return add_launches(p, gpu, whole, rest, arch, steps, launched);
+  return add_launch(p, gpu, whole, rest, arch, steps, launched);
 }
 
 core::Kernel production_row() {

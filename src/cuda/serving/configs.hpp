@@ -1,6 +1,7 @@
 // Tile sizes of the serving kernels: a row for each head dim, number of packed rows and arch.
 //
-//   few    up to 16 packed rows. Each warp multiplies 16 keys of a tile with all rows, and P of these keys
+//   few    up to 8 packed rows, or 16. Each warp multiplies 16 keys of a tile with all rows, and P of these
+//   keys
 //          with their values: warps have nothing to tell each other before a piece ends, when their results
 //          are merged through shared memory.
 //   more   up to 64. Each warp has 16 rows of its own, and all keys and columns; on Hopper the four warps
@@ -33,25 +34,25 @@ inline constexpr int kProducerWarps = 2;  // one where TMA copies
 struct Config {
   int dim, value_dim;  // multiples of 64
   bool few;
+  int rows;        // packed, of a tile
   int keys;        // of a tile
   int stages;      // tiles in shared memory
   int min_blocks;  // an SM
   bool wgmma;
 
-  // Past head dim 192 there are registers for 8 rows alone.
-  TESSERA_CONSTEXPR int rows() const { return few ? (dim > 192 ? 8 : 16) : 64; }
-  TESSERA_CONSTEXPR int thread_rows() const { return few ? rows() / 8 : 2; }  // when a piece has ended
-  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }         // that multiply
-  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }            // threads
+  TESSERA_CONSTEXPR int thread_rows() const { return few ? rows / 8 : 2; }  // when a piece has ended
+  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }       // that multiply
+  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }          // threads
   TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
   // Of V's columns, those that a warp has when a piece has ended.
   TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
+  TESSERA_CONSTEXPR int merge_rows() const { return few ? 1 : 4; }  // of a warp, at once
   TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * 2; }
   TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * 2; }
-  TESSERA_CONSTEXPR int sum_bytes() const { return (few ? 16 : 64) * value_dim * 4; }
+  TESSERA_CONSTEXPR int sum_bytes() const { return rows * value_dim * 4; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return stages * slot_bytes() + sum_bytes() + 1024 + warps() * 128;
+    return stages * slot_bytes() + sum_bytes() + 1536 + warps() * (128 + 512 * merge_rows());
   }
 };
 
@@ -63,6 +64,11 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
   Config c{.dim = dim,
            .value_dim = value_dim,
            .few = few,
+           // Past head dim 192 there are registers for 8 rows alone; and by wgmma 64 rows take no longer than
+           // 16 by mma.sync.
+           .rows = !few                  ? 64
+                   : hopper || dim > 192 ? 8
+                                         : 16,
            .keys = hopper || (few && dim <= 128) ? 64 : 32,
            .stages = 0,
            .min_blocks = hopper && few && dim <= 128 ? 2 : 1,

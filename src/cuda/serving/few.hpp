@@ -110,15 +110,15 @@ struct Few {
     return x;
   }
 
-  // Scores to P. O is rescaled where a row's largest score is far above its row max so far; each row decides
-  // for itself.
-  __device__ static void soften(Half& h, float (&s)[4], float factor) {
+  // Scores to P. O is rescaled where a row's largest score is more than `slack` above its row max so far;
+  // each row decides for itself.
+  __device__ static void soften(Half& h, float (&s)[4], float factor, float slack) {
     float shrink[2];
     bool grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float most = largest(s[r], s[2 + r]) * factor;
-      const bool mine = most - h.row_max[r] > sm80::kSlack;
+      const bool mine = most - h.row_max[r] > slack;
       shrink[r] = mine ? ptx::exp2_approx(h.row_max[r] - most) : 1.0f;
       h.row_max[r] = mine ? most : h.row_max[r];
       grew |= mine;
@@ -163,7 +163,7 @@ struct Few {
       multiply_key(s, half[h], key);
       ThreadScores<T, kOptions>{d.problem, task}.change(s, first_key, first_key + lane() / 4,
                                                         task.first_row + 8 * h + 2 * (lane() % 4));
-      soften(half[h], s, kOptions ? 1.0f : d.problem.scoring.scale_log2);
+      soften(half[h], s, kOptions ? 1.0f : d.problem.scoring.scale_log2, slack_of(d.problem));
       unsigned probs[2];
       transpose(probs, s);
       multiply_value(half[h], probs, value);

@@ -43,18 +43,19 @@ struct Sum {
   __device__ explicit Sum(float* memory) : shared(memory + threadIdx.x) {
     for_each([&](int n, int e) { at(n, e) = 0.0f; });
   }
-  __device__ float& at(int n, int e) const { return shared[(4 * n + e) * C.consumers()]; }
+  static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
+  __device__ float& at(int n, int e) const { return shared[(kElements * n + e) * C.consumers()]; }
   template <class F>
   __device__ static void for_each(const F& f) {
 #pragma unroll
     for (int n = 0; n < C.columns() / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) f(n, e);
+      for (int e = 0; e < kElements; ++e) f(n, e);
   }
   __device__ void merge(const tile::RowState& more, const Output<C>& o) {
-    tile::MergeFactors f[2];
+    tile::MergeFactors f[C.thread_rows()];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < C.thread_rows(); ++r) {
       tile::SoftmaxState state = rows.of(r);
       f[r] = merge_state(state, more.of(r));
       rows.row_max[r] = state.row_max;

@@ -3,7 +3,6 @@
 
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/kernel.hpp"
-#include "cuda/serving/merge.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -30,15 +29,6 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
   attend_block<kConfig, tile::ElementType<kElement>, takes_options(kVariant)>(d, shared);
 }
 
-template <Element kElement, int kValueDim, bool kOptions>
-__global__ void __launch_bounds__(kMergeThreads) merge(const __grid_constant__ ServingParams d) {
-  static_assert(sizeof(MergeShared<kValueDim>) <= merge_shared_bytes(kValueDim));
-  extern __shared__ __align__(1024) char shared[];
-  let_next_start();
-  merge_sequence<tile::ElementType<kElement>, kValueDim, kOptions>(
-      d, reinterpret_cast<MergeShared<kValueDim>*>(shared));
-}
-
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
@@ -48,11 +38,6 @@ Functions functions() {
   if constexpr (has_more(kDim)) {
     f.attend[Variant::more] = address(attend<kElement, kDim, kValueDim, Variant::more>);
     f.attend[Variant::more_options] = address(attend<kElement, kDim, kValueDim, Variant::more_options>);
-  }
-  // It does not depend on the keys' dim: compiled once.
-  if constexpr (kDim == kValueDim) {
-    f.merge[0] = address(merge<kElement, kValueDim, false>);
-    f.merge[1] = address(merge<kElement, kValueDim, true>);
   }
   return f;
 }

@@ -6,13 +6,15 @@
 //   producer    | K0 V0 | K1 V1 | K2 V2 | ...  wait for empty slots only, on to the next sequence
 //   consumers   | S0, P0, O += P0 V0 | S1, ...
 //
-//   a piece's end: its O and softmax state are merged into those of the sequence's pieces before it, or
-//           written to the workspace, if another block has the first of them
-//   a sequence's end: rows are divided and written, or, if another block has the rest, left in the workspace
-//
-// The second kernel (merge.hpp) ends the sequences that more than one block had a part of.
+//   a piece's end: its O and softmax state are merged into those of the chain's pieces before it, or written
+//   to
+//           the workspace, if another block has the first of them
+//   a chain's end: rows are divided and written, if that is all of the sequence; else left in the workspace,
+//   where
+//           who comes last merges them (merge.hpp)
 #pragma once
 
+#include "cuda/serving/merge.hpp"
 #include "cuda/serving/more.hpp"
 #include "cuda/serving/producer.hpp"
 
@@ -27,8 +29,14 @@ struct Consumer {
   unsigned count = 0;    // tiles taken so far
   unsigned written = 0;  // sequences
 
+  // What is still to be done when a body has gone through a task.
+  struct Left {
+    bool merging = false, whole = false;  // merge.hpp
+    unsigned suspects = 0;                // else
+  };
+
   template <class Body>
-  __device__ void attend(Body& body, const Task& task) {
+  __device__ Left attend(Body& body, const Task& task) {
     const Params& p = d.problem;
     const int rows_left = task.rows - task.first_row;
     body.enter(task);
@@ -56,14 +64,14 @@ struct Consumer {
         take(body, body.o, all, task, piece);
       }
     }
-    if (task.begins && task.ends) {
-      finish(write_rows<C, T, kOptions>(p, view_of<T>(p, task), all, task.first_row), task);
-    } else if (task.begins) {
+    const bool whole = task.begins && task.ends;
+    if (whole && task.chains == 1)
+      return {.suspects = write_rows<C, T, kOptions>(p, view_of<T>(p, task), all, task.first_row)};
+    if (task.begins)
       store_partial<C>(
-          d, slots(), all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
-    }
+          d, task.slot, all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
+    return {.merging = true, .whole = whole};
   }
-  __device__ int slots() const { return static_cast<int>(blockIdx.x) * d.slots; }
   // What a piece came to.
   template <class Body>
   __device__ void take(const Body& body, const Output<C>& o, Sum<C>& all, const Task& task, int piece) const {
@@ -71,7 +79,7 @@ struct Consumer {
       all.merge(body.rows, o);
     } else {
       store_partial<C>(
-          d, slots() + 1 + piece - task.first_piece, body.rows, [&](int n, int e) { return o[n][e]; },
+          d, task.slot + piece - task.first_piece, body.rows, [&](int n, int e) { return o[n][e]; },
           task.rows - task.first_row);
     }
   }
@@ -81,43 +89,51 @@ struct Consumer {
 #endif
     shared.release(n);
   }
-  // `suspects`: rows of the thread's warp, a bit each.
-  __device__ void finish(unsigned suspects, const Task& task) {
+  // Merges, and computes rows that hold NaN although their sums do not again. Bit i of such rows
+  // is row first + i * C.warps(), or first + i.
+  __device__ void finish(const Left& left, const Task& task, bool is_last) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    suspects = __reduce_or_sync(0xffffffffu, suspects);
-    unsigned(&all)[C.warps()] = shared.suspects[written++ % 2];
-    if (threadIdx.x % 32 == 0) all[warp] = suspects;
-    meet<C>();
-    if constexpr (kFew) {
+    int first = warp, step = C.warps();
+    unsigned suspects = __reduce_or_sync(0xffffffffu, left.suspects);
+    if (left.merging) {
+      suspects = Merger<C, T, kOptions>{d, shared, task, is_last}.end(left.whole);
+    } else if constexpr (kFew) {
+      unsigned(&all)[C.warps()] = shared.suspects[written++ % 2];
+      if (threadIdx.x % 32 == 0) all[warp] = suspects;
+      meet<C>();
       suspects = 0;
 #pragma unroll
       for (int w = 0; w < C.warps(); ++w) suspects |= all[w];
+      suspects = (suspects >> warp) & (C.warps() == 4 ? 0x1111u : 0x5555u);
+      step = 1;
+    } else {
+      first = 16 * warp, step = 1;
     }
-    if (suspects == 0) return;
-    const int first = kFew ? 0 : 16 * warp;
-    for (int row = kFew ? warp : 0; row < 16; row += kFew ? C.warps() : 1)
-      if ((suspects >> row & 1u) != 0)
-        compute_carefully<T>(&d.problem, task.batch, task.pack_index, task.first_row + first + row);
+    for (int row = first; suspects != 0; row += step, suspects >>= 1)
+      if ((suspects & 1u) != 0)
+        compute_carefully<T>(&d.problem, task.batch, task.pack_index, task.first_row + row);
   }
 
-  __device__ void attend(const Task& task) {
+  __device__ void attend(const Task& task, int n) {
+    Left left;
     if constexpr (!kFew) {
       More<C, T, kOptions> body{d, shared};
-      attend(body, task);
-    } else if (C.rows() == 8 || task.rows - task.first_row <= 8) {
+      left = attend(body, task);
+    } else if (C.rows == 8 || task.rows - task.first_row <= 8) {
       Few<C, T, kOptions, 1> body{d, shared};
-      attend(body, task);
-    } else if constexpr (C.rows() > 8) {
+      left = attend(body, task);
+    } else if constexpr (C.rows > 8) {
       Few<C, T, kOptions, 2> body{d, shared};
-      attend(body, task);
+      left = attend(body, task);
     }
+    finish(left, task, left.merging && shared.wait_task(n + 1).batch < 0);
   }
   __device__ void run() {
 #pragma unroll 1
     for (int n = 0;; ++n) {
       const Task& task = shared.wait_task(n);
       if (task.batch < 0) return;
-      attend(task);
+      attend(task, n);
       shared.end_task(n);
     }
   }
@@ -133,18 +149,25 @@ __device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
   Scheduler<C.keys> scheduler{d};
   // Once before kernels before this one have ended, to bring the first tiles into L2, which has what they
   // write. What is to be done, if it is read from memory, may have changed then, and is found again.
+  const bool told = d.others != nullptr && d.few == 0;
 #pragma unroll 1
-  for (int n = -1;; ++n) {
+  for (int n = told ? 0 : -1;; ++n) {
     if (n == 0 && !alike(d)) wait_for_kernels_before();
+    if (n == 0 && told && __ldcg(d.others) == 0) {
+      shared.tell(n, {.batch = -1});
+      return;
+    }
     if (n <= 0) scheduler.start();
+    if (n == 0 && d.others != nullptr && d.few != 0 && threadIdx.x % 32 == 0 && blockIdx.x == 0)
+      *d.others = scheduler.others ? 1 : 0;
     const Task next = scheduler.next();
     if (n < 0) {
       if (d.box_shift != 0 && next.batch >= 0) producer.prefetch(next);
       continue;
     }
+    if (n == 0 && threadIdx.x % 32 == 0) shared.line = scheduler.line;
     shared.tell(n, next);
     if (n == 0) wait_for_kernels_before();
-    scheduler.leave_note(next);
     const Task& task = shared.task[n % Shared<C>::kTasks];
     if (task.batch < 0) break;
     if (d.box_shift != 0) {
@@ -156,10 +179,9 @@ __device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
   if (d.box_shift == 0) producer.end_copies();
 }
 
-// The second producer, where TMA does not copy.
+// The second producer, where TMA does not copy: kernels before this one have ended.
 template <Config C, class T, bool kOptions>
 __device__ inline void copy_values(const ServingParams& d, Shared<C>& shared) {
-  wait_for_kernels_before();
   Producer<C, T, kOptions> producer{d, shared};
 #pragma unroll 1
   for (int n = 0;; ++n) {
@@ -177,13 +199,12 @@ __device__ inline void attend_block(const ServingParams& d, char* memory) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) shared.start(d.box_shift == 0);
   __syncthreads();
-  if (d.clears != 0) {
-    wait_for_kernels_before();
-    tile::clear_unowned_rows<T>(d.problem);
-  }
   if (warp == C.warps()) {
     produce<C, T, kOptions>(d, shared);
   } else if (warp > C.warps()) {
+    wait_for_kernels_before();
+    if (d.clears != 0)
+      tile::clear_unowned_rows<T>(d.problem, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
     if (d.box_shift == 0) copy_values<C, T, kOptions>(d, shared);
   } else {
     wait_for_kernels_before();

@@ -1,160 +1,287 @@
-// The second kernel: ends the sequences that more than one block had a part of. For every block of the first
-// kernel, which may have begun one, a few blocks here share its packed rows. Pieces are merged in their
-// order; all of them are asked for at once, as far as there is room.
+// Chains and sequences that more than one block has a part of, and sequences of several chains: what there is
+// of them is left in the workspace, and who comes last merges it, in its order. By a block's consumers, of
+// which each warp has a row at a time.
 #pragma once
 
-#include "cuda/serving/dispatch.hpp"
-#include "cuda/serving/finish.hpp"
-#include "cuda/serving/run.hpp"
+#include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/global_atomic.hpp"
+#include "cuda/serving/few.hpp"
 
 namespace tessera::cuda::serving {
 
-template <int kValueDim>
-struct MergeShared {
-  static constexpr int kRoom = kMergeRoom;
+static_assert(kMostAtOnce >= 1 << kChainShift && kMostAtOnce >= kMostPieces >> kChainShift &&
+              kMostAtOnce >= kMostLargePieces >> kLargeChainShift);
 
-  alignas(16) float output[kRoom][kValueDim];
-  float2 state[kMostPieces + 1];  // row max and sum
-  int at[kMostPieces + 1];        // in the workspace
-};
-
-// Of the sequence that this block of the first kernel began and did not end.
-__device__ inline Note find_note(const ServingParams& d, int block) {
-  if (!alike(d)) return *reinterpret_cast<const Note*>(d.notes + block * kNoteWords);
-  const Line line{d.alike.share, d.alike.rest};
-  const int pieces = d.alike.pieces, end = line.first_of(block + 1);
-  const int start = d.alike.by_pieces.divide(end - 1) * pieces;
-  if (start + pieces == end || start < line.first_of(block)) return {.pieces = 0};
-  const int batch = d.alike.by_units.divide(start);
-  const Entry entry = entry_alike(d);
-  const int sequence = d.alike.by_pieces.divide(start - batch * d.alike.units);
-  return note_of(task_of<kTileKeys>(d, batch, entry, sequence, 0, end - start), entry, start, line);
-}
-
-// Its slots: the pieces that its first block had, merged, then each of the others.
-template <class Memory>
-__device__ inline int find_slots(const ServingParams& d, const Note& note, int block, Memory* memory) {
-  if (threadIdx.x == 0) memory->at[0] = block * d.slots;
-  for (int piece = note.in_first + static_cast<int>(threadIdx.x); piece < note.pieces;
-       piece += kMergeThreads) {
-    const int owner = note.line.block_of(note.start + piece * note.cost);
-    const int owners_first = first_from(note.line.first_of(owner), note.start, note.cost);
-    memory->at[1 + piece - note.in_first] = owner * d.slots + 1 + piece - owners_first;
+// Counts `more` in and says whether that makes `all`. A counter begins at kNone, and who comes last leaves it
+// there, so one addition is all that it takes, and nobody waits for a turn. Memory that no call has counted
+// in yet holds anything: who finds that sets the counter, or, if another has, counts in again.
+__device__ inline bool arrive(unsigned long long* counter, int more, int all) {
+  const auto add = static_cast<unsigned long long>(more);
+  unsigned long long was = ptx::add_and_order(counter, add);
+  while (was - kNone >= kMostAtOnce) {
+    const unsigned long long other = was + add;
+    was = ptx::swap_and_order(counter, other, kNone + add);
+    if (was == other) {
+      was = kNone;
+    } else if (was - kNone < kMostAtOnce) {
+      was = ptx::add_and_order(counter, add);
+    } else {
+      was -= add;
+    }
   }
-  return 1 + note.pieces - note.in_first;
+  if (was + add != kNone + static_cast<unsigned long long>(all)) return false;
+  __stcg(counter, kNone);
+  return true;
 }
 
-// What merge_state comes to step by step, worked out for 32 slots at once: lane n has slot n's. `before`: the
-// row max of those before them.
+// Row max and sum of up to 32 slots, lane n having slot n's: what merge_state comes to step by step.
 struct LaneFactors {
   tile::MergeFactors f;
-  float sum;
+  float row_max, sum;  // row_max: of all
 
-  __device__ LaneFactors(const float2* state, int count, float* before) {
+  __device__ explicit LaneFactors(const float2& own) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const float2 own = lane < count ? state[lane] : make_float2(*before, 0.0f);
-    float row_max = fmaxf(*before, own.x);
+    float so_far = fmaxf(tile::kLowest, own.x);
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      const float other = __shfl_up_sync(0xffffffffu, row_max, step);
-      if (lane >= step) row_max = fmaxf(row_max, other);
+      const float other = __shfl_up_sync(0xffffffffu, so_far, step);
+      if (lane >= step) so_far = fmaxf(so_far, other);
     }
-    const float left = __shfl_up_sync(0xffffffffu, row_max, 1);
-    f = {ptx::exp2_approx((lane == 0 ? *before : left) - row_max), ptx::exp2_approx(own.x - row_max)};
+    const float left = __shfl_up_sync(0xffffffffu, so_far, 1);
+    f = {ptx::exp2_approx((lane == 0 ? tile::kLowest : left) - so_far), ptx::exp2_approx(own.x - so_far)};
     sum = own.y;
-    *before = __shfl_sync(0xffffffffu, row_max, 31);
+    row_max = __shfl_sync(0xffffffffu, so_far, 31);
   }
 };
 
-// One packed row, by the block.
-template <class T, int kValueDim, bool kOptions>
-__device__ inline void merge_row(const ServingParams& d, MergeShared<kValueDim>* memory, int count, int row,
-                                 const tile::AnyView<T>& view, int pack_index, int packed_row) {
-  using Memory = MergeShared<kValueDim>;
-  constexpr int kChunks = kValueDim / 4;  // of 16 bytes
-  const Params& p = d.problem;
-  const int thread = static_cast<int>(threadIdx.x), column = 2 * thread;
-  const auto slot = [&](int n) { return d.partials + memory->at[n] * slot_floats(d.slot_rows, kValueDim); };
-  const auto ask = [&](int first) {
-#pragma unroll 4
-    for (int n = thread; n < min(count - first, Memory::kRoom) * kChunks; n += kMergeThreads)
-      ptx::copy_async_16(ptx::shared_address(&memory->output[n / kChunks][n % kChunks * 4]),
-                         slot(first + n / kChunks) + row * kValueDim + n % kChunks * 4, true);
-    ptx::commit_copies();
+template <Config C, class T, bool kOptions>
+struct Merger {
+  static constexpr unsigned kAll = 0xffffffffu;
+  static constexpr int kColumns = C.value_dim / 32;  // of a lane
+  static constexpr int kAtOnce = 4;                  // slots, where they go to registers
+  static constexpr int kRowsAtOnce = C.merge_rows();
+
+  const ServingParams& d;
+  Shared<C>& shared;
+  const Task& task;
+  bool ring_is_free;
+  const Slots slots{d, shared.line, task};
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ float* slot(int n) const { return d.partials + n * slot_floats(d.slot_rows, C.value_dim); }
+
+  // By the block, which has stored `more` of `all`: whether it comes last.
+  __device__ bool comes_last(int block, bool of_chains, int more, int all) const {
+    meet<C>();
+    if (threadIdx.x == 0) shared.last = arrive(d.counters + 2 * block + (of_chains ? 1 : 0), more, all);
+    meet<C>();
+    return shared.last;
+  }
+
+  // A warp's rows that are merged at once: row `first` and those C.warps() apart.
+  struct Rows {
+    int first, count;
+    tile::SoftmaxState state[kRowsAtOnce];
+    float x[kRowsAtOnce][kColumns];  // of the lane
+
+    __device__ int row(int j) const { return first + j * C.warps(); }
   };
-  ask(0);
-  for (int n = thread; n < count; n += kMergeThreads)
-    memory->state[n] = *reinterpret_cast<const float2*>(slot(n) + d.slot_rows * kValueDim + 2 * row);
-  tile::SoftmaxState state = tile::empty_softmax();
-  float2 o = make_float2(0.0f, 0.0f);
+
+  // Lane n knows the n-th slot, `mine`. What they come to goes to slot `to`, or is written where that is -1.
+  // Returns which rows hold NaN although their sums do not: bit i is row warp() + i * C.warps().
+  __device__ unsigned merge(int count, int mine, int to) const {
+    // Where no tiles are to come, each warp has a part of the ring: so many floats, and so many rows.
+    constexpr int kRoom = C.stages * C.slot_bytes() / C.warps() / 4;
+    const int staged = ring_is_free ? min(kRoom / (count * C.value_dim), kRowsAtOnce) : 0;
+    const int rows = min(d.slot_rows, task.rows - task.first_row), at_once = max(staged, 1);
+    unsigned suspects = 0;
+    Rows of;
+    for (of.first = warp(); of.first < rows; of.first += at_once * C.warps()) {
+      of.count = min((rows - of.first + C.warps() - 1) / C.warps(), at_once);
+      if (staged > 0) {
+        fold_staged(of, count, mine, reinterpret_cast<float*>(shared.ring) + warp() * kRoom);
+      } else {
+        fold(of, count, mine);
+      }
 #pragma unroll 1
-  for (int first = 0; first < count; first += Memory::kRoom) {
-    ptx::wait_copies<0>();
-    __syncthreads();
-#pragma unroll 1
-    for (int group = first; group < min(count, first + Memory::kRoom); group += 32) {
-      const LaneFactors lanes(memory->state + group, count - group, &state.row_max);
-#pragma unroll 8
-      for (int i = 0; i < min(count - group, 32); ++i) {
-        const tile::MergeFactors f = {__shfl_sync(0xffffffffu, lanes.f.first, i),
-                                      __shfl_sync(0xffffffffu, lanes.f.second, i)};
-        state.sum = merged(state.sum, __shfl_sync(0xffffffffu, lanes.sum, i), f);
-        if (column < kValueDim) {
-          const float2 more = *reinterpret_cast<const float2*>(&memory->output[group - first + i][column]);
-          o = make_float2(merged(o.x, more.x, f), merged(o.y, more.y, f));
+      for (int j = 0; j < of.count; ++j) {
+        if (end_row_at(of.row(j), of.state[0], of.x[0], to)) suspects |= 1u << of.row(j) / C.warps();
+#pragma unroll
+        for (int k = 0; k + 1 < kRowsAtOnce; ++k) {  // an index that is not known would take memory
+          of.state[k] = of.state[k + 1];
+#pragma unroll
+          for (int c = 0; c < kColumns; ++c) of.x[k][c] = of.x[k + 1][c];
         }
       }
     }
-    if (first + Memory::kRoom >= count) break;
-    __syncthreads();
-    ask(first + Memory::kRoom);
+    return suspects;
   }
-  const tile::RowIndex at = view.index(packed_row);
-  const tile::RowEnd<T> end = end_row<kOptions>(p, view, at, state, d.few != 0, thread == 0);
-  bool suspect = false;
-  if (column < p.sizes.value_dim) {
-    float x[2] = {o.x, o.y};
-    if (kOptions && p.priors.parts > 0) {
-      end.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
-    } else {
-      x[0] = end.output(x[0]), x[1] = end.output(x[1]);
-    }
-    const tile::OutputRow<T> out(p, view, at);
-    if constexpr (kOptions) {
-      out.put_pair(column, p.sizes.value_dim, x[0], x[1]);
-    } else {
-      store_pair(out, column, x[0], x[1]);
-    }
-    const float check = fmaf(x[0], 0.0f, column + 1 < p.sizes.value_dim ? x[1] * 0.0f : 0.0f);
-    suspect = check != check && end.state.sum == end.state.sum;
+  __device__ bool end_row_at(int row, const tile::SoftmaxState& state_of, float (&x)[kColumns],
+                             int to) const {
+    if (to < 0) return write(row, state_of, x);
+#pragma unroll
+    for (int c = 0; c < kColumns; c += 2)
+      *reinterpret_cast<float2*>(slot(to) + row * C.value_dim + kColumns * lane() + c) =
+          make_float2(x[c], x[c + 1]);
+    if (lane() == 0) *state(to, row) = make_float2(state_of.row_max, state_of.sum);
+    return false;
   }
-  if (__syncthreads_or(suspect ? 1 : 0) != 0 && threadIdx.x < 32)
-    compute_carefully<T>(&p, view.batch, pack_index, packed_row);
-}
 
-// What block blockIdx.x of the first kernel has left, if anything. Most have nothing; one waits all the same:
-// when this kernel is done, so is the one before it.
-template <class T, int kValueDim, bool kOptions>
-__device__ inline void merge_sequence(const ServingParams& d, MergeShared<kValueDim>* memory) {
-  const auto block = static_cast<int>(blockIdx.x);
-  if (!alike(d) || (block == 0 && blockIdx.y == 0)) wait_for_kernels_before();
-  const Note note = find_note(d, block);
-  if (note.pieces == 0) return;
-  Task task;  // as much of it as a view needs
-  task.batch = note.batch;
-  task.pack_index = note.pack_index;
-  task.rows = note.rows;
-  task.first_query = note.first_query;
-  task.keys = note.keys;
-  task.offset = note.offset;
-  const tile::AnyView<T> view = view_of<T>(d.problem, task);
-  const int count = find_slots(d, note, block, memory);
-  __syncthreads();
-  wait_for_kernels_before();
+  // The steps of row j of `rows`, from what the lane knows.
+  __device__ void prepare(Rows& rows, int j, const float2& own) const {
+    const LaneFactors lanes(own);
+    rows.state[j] = {lanes.row_max, 0.0f};
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) rows.x[j][c] = 0.0f;
+    shared.steps[warp()][j][lane()] = {lanes.f.first, lanes.f.second, lanes.sum, 0.0f};
+  }
+  __device__ void take(Rows& rows, int j, int n, const float (&more)[kColumns]) const {
+    const MergeStep step = shared.steps[warp()][j][n];
+    const tile::MergeFactors f = {step.first, step.second};
+    rows.state[j].sum = merged(rows.state[j].sum, step.sum, f);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) rows.x[j][c] = merged(rows.x[j][c], more[c], f);
+  }
+
+  // By way of the ring: everything is asked for at once.
+  __device__ void fold_staged(Rows& rows, int count, int mine, float* room) const {
+    constexpr int kChunks = C.value_dim / 4;  // of 16 bytes
+    const int all = count * C.value_dim;      // of a row
+    __syncwarp();                             // all have read what was there
 #pragma unroll 1
-  for (int row = static_cast<int>(blockIdx.y); row < min(d.slot_rows, note.rows - note.first_row);
-       row += static_cast<int>(gridDim.y))
-    merge_row<T, kValueDim, kOptions>(d, memory, count, row, view, note.pack_index, note.first_row + row);
-}
+    for (int j = 0; j < rows.count; ++j)
+#pragma unroll 4
+      for (int n = lane(); n - lane() < count * kChunks; n += 32) {
+        const int from = __shfl_sync(kAll, mine, n / kChunks);
+        if (n < count * kChunks)
+          ptx::copy_async_16(ptx::shared_address(room + j * all + 4 * n),
+                             slot(from) + rows.row(j) * C.value_dim + n % kChunks * 4, true);
+      }
+    ptx::commit_copies();
+    float2 own[kRowsAtOnce];
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce; ++j)
+      own[j] = j < rows.count && lane() < count ? __ldcg(state(mine, rows.row(j)))
+                                                : make_float2(tile::kLowest, 0.0f);
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce; ++j) prepare(rows, j, own[j]);
+    ptx::wait_copies<0>();
+    __syncwarp();
+#pragma unroll(C.few ? 8 : 2)
+    for (int n = 0; n < count; ++n)
+#pragma unroll
+      for (int j = 0; j < kRowsAtOnce; ++j) {
+        float more[kColumns];
+        load(more, room + min(j, rows.count - 1) * all + n * C.value_dim + kColumns * lane(),
+             [](const auto* from) { return *from; });
+        take(rows, j, n, more);
+      }
+  }
+  // Through registers, one row.
+  __device__ void fold(Rows& rows, int count, int mine) const {
+    const int row = rows.row(0);
+    const float2 own = lane() < count ? __ldcg(state(mine, row)) : make_float2(tile::kLowest, 0.0f);
+    __syncwarp();  // all have read what was there
+    prepare(rows, 0, own);
+    __syncwarp();
+#pragma unroll 1
+    for (int first = 0; first < count; first += kAtOnce) {
+      float more[kAtOnce][kColumns];
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) {
+        const int from = __shfl_sync(kAll, mine, first + n);
+        if (first + n < count)
+          load(more[n], slot(from) + row * C.value_dim + kColumns * lane(),
+               [](const auto* at) { return __ldcg(at); });
+      }
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n)
+        if (first + n < count) take(rows, 0, first + n, more[n]);
+    }
+  }
+  __device__ float2* state(int n, int row) const {
+    return reinterpret_cast<float2*>(slot(n) + d.slot_rows * C.value_dim + 2 * row);
+  }
+  template <class Read>
+  __device__ static void load(float (&x)[kColumns], const float* from, const Read& read) {
+    constexpr int kWide = kColumns < 4 ? 2 : 4;
+#pragma unroll
+    for (int c = 0; c < kColumns; c += kWide) {
+      if constexpr (kWide == 2) {
+        const float2 y = read(reinterpret_cast<const float2*>(from + c));
+        x[c] = y.x, x[c + 1] = y.y;
+      } else {
+        const float4 y = read(reinterpret_cast<const float4*>(from + c));
+        x[c] = y.x, x[c + 1] = y.y, x[c + 2] = y.z, x[c + 3] = y.w;
+      }
+    }
+  }
+
+  // Divides and writes a row; says whether it holds NaN although its sum does not.
+  __device__ bool write(int row, const tile::SoftmaxState& state, float (&x)[kColumns]) const {
+    const Params& p = d.problem;
+    const tile::AnyView<T> view = view_of<T>(p, task);
+    const int packed_row = task.first_row + row, column = kColumns * lane();
+    const tile::RowIndex at = view.index(packed_row);
+    const tile::RowEnd<T> of = end_row<kOptions>(p, view, at, state, C.few, lane() == 0);
+    const tile::OutputRow<T> out(p, view, at);
+    if (kOptions && p.priors.parts > 0) {
+      of.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
+    } else {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) x[c] = of.output(x[c]);
+    }
+    float check = 0.0f;  // NaN where one is not finite
+#pragma unroll
+    for (int c = 0; c < kColumns; c += 2) {
+      if (column + c < p.sizes.value_dim) check = fmaf(x[c], 0.0f, check);
+      if (column + c + 1 < p.sizes.value_dim) check = fmaf(x[c + 1], 0.0f, check);
+      if constexpr (kOptions) {
+        out.put_pair(column + c, p.sizes.value_dim, x[c], x[c + 1]);
+      } else if (column + c < p.sizes.value_dim) {
+        store_pair(out, column + c, x[c], x[c + 1]);
+      }
+    }
+    return __any_sync(kAll, check != check && of.state.sum == of.state.sum);
+  }
+
+  // The block has left what it has of a chain; `whole`: all of it, in the chain's slot. Returns what merge()
+  // does.
+  __device__ unsigned end(bool whole) const {
+    unsigned suspects = 0;
+#pragma unroll 1
+    for (bool of_chains = whole;; of_chains = true) {
+      const bool ends = of_chains || task.chains == 1;  // the sequence
+      if (!(of_chains ? all_chains_there() : all_pieces_there())) return 0;
+      int count = task.chains;
+      const int mine = of_chains ? slots.of_chain(min(lane(), count - 1)) : piece_slot(&count);
+      suspects = merge(count, mine, ends ? -1 : slots.of_chain(task.chain));
+      if (ends) break;
+    }
+    if (task.alone) meet<C>();  // the block's next sequence gets the same slots
+    return suspects;
+  }
+  __device__ bool all_chains_there() const {
+    if (!task.alone) return comes_last(slots.line.block_of(task.line_at), true, 1, task.chains);
+    if (task.chain + 1 < task.chains) return false;
+    __threadfence();
+    meet<C>();
+    return true;
+  }
+  __device__ bool all_pieces_there() const {
+    return comes_last(slots.chain_owner(), false, task.end_piece - task.first_piece,
+                      slots.chain_end() - slots.chain_first());
+  }
+  // Those of the chain: what its first block has, then each of the other pieces.
+  __device__ int piece_slot(int* count) const {
+    const int owner = slots.chain_owner();
+    const int behind = min(slots.first_in(owner + 1), slots.chain_end());  // the first that is another's
+    *count = 1 + slots.chain_end() - behind;
+    if (lane() == 0 || lane() >= *count) return slots.first_of(owner);
+    const int piece = behind + lane() - 1;
+    return slots.of_piece(piece, slots.line.block_of(slots.at(piece)));
+  }
+};
 
 }  // namespace tessera::cuda::serving

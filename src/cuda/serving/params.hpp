@@ -3,6 +3,7 @@
 
 #include "cuda/params.hpp"
 #include "cuda/ptx/tensor_map.hpp"
+#include "cuda/serving/pieces.hpp"
 #include "cuda/tile/host_device.hpp"
 
 namespace tessera::cuda::serving {
@@ -28,26 +29,38 @@ struct ServingParams {
   Params problem;
   Numbers query_offsets, key_offsets, key_lengths;
   Alike alike;
-  int blocks;                 // of the first kernel
+  int blocks;
   int tile_rows, tile_shift;  // packed rows of a block: 1 << tile_shift
   int least_rows, most_rows;  // packed rows of the entries that these kernels take; others have the rest
   int few;                    // up to 16 of them
   int clears;                 // they write the rows that no entry owns, too
+  // Whether there are entries with more rows than 16, told by the kernel for those that have no more to the
+  // next one, which has nothing to do else. Null: each looks for itself.
+  int* others;
   // TMA copies boxes of 1 << box_shift rows, which never lie in two pages. 0: threads copy.
   int box_shift;
   int whole_chunks;  // rows of K and V are whole chunks of 16 bytes
   int query_pairs;   // of Q whole pairs of elements, at multiples of 4 bytes
   // Of a sequence of an entry with one row tile; where there are no query offsets: with as many as all have.
   int most_pieces;
-  int coarse;     // see Cut
-  int slots;      // of a block
-  int slot_rows;  // packed rows of a slot
-  // What the first kernel leaves for the second: for every block, O and softmax state of the pieces that its
-  // first sequence begins with (one slot), then of `slots` - 1 pieces of the sequence that it goes on with.
+  int coarse;  // see Cut
+  int chain_shift;
+  int slots, chain_slots;  // of a block
+  int slot_rows;           // packed rows of a slot
+  // What blocks leave for whoever merges: for every block O and softmax state of the pieces that a chain
+  // begins with (one slot), and of `slots` - 1 pieces of a chain that another began.
   float* partials;
-  int* notes;                       // for every block what run.hpp's Note says, where entries are not alike
-  long long partials_at, notes_at;  // where in the workspace
+  // And behind `partials`, from slot `chains` on, of whole chains of sequences that have several: for every
+  // block `chain_slots` of a sequence that another began, and as many of one that it begins.
+  int chains;
+  // How many pieces or chains are there (merge.hpp): of the chain, and of the sequence, that a block begins
+  // and does not end.
+  unsigned long long* counters;
+  long long partials_at, counters_at, others_at;  // where in the workspace
 };
+
+// Of a counter: nothing is there. No memory holds it, or what follows it, by chance.
+inline constexpr unsigned long long kNone = 0x9d3bc5a47e16f280ull;
 
 // Of a slot: O of its rows, then row max and sum of each; whole chunks of 16 bytes.
 TESSERA_HOST_DEVICE long long slot_floats(int rows, int value_dim) {

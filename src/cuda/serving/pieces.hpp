@@ -5,8 +5,9 @@
 //   | p p p p p p | p p p p p p | | p     | p     |    its pieces: 2^shift key tiles each
 //   |---------|---------|---------|---------|-----     blocks: equal stretches of this line
 //
-// Where an entry is cut depends on its own keys and on static sizes alone, and pieces are merged in their
-// order: which block takes what, and so the rest of the batch, cannot change a bit.
+// Where an entry is cut depends on its own keys and on static sizes alone. Pieces are merged in their order:
+// those of a chain, which are 2^chain_shift neighbours, and then the chains. So which block takes what, and
+// so the rest of the batch, cannot change a bit.
 #pragma once
 
 #include "cuda/tile/host_device.hpp"
@@ -19,6 +20,9 @@ inline constexpr int kMostLargePieces = 128;  // of one with more than 16 packed
 // A piece has two tiles at least, and four where there would be more than a quarter of those: its end takes
 // about as long as a tile.
 inline constexpr int kLeastShift = 1;
+// A chain is what a block can merge without the others, and what one warp can merge of others' at once. What
+// 64 rows leave behind is large, so their chains are short enough for most blocks to have whole ones.
+inline constexpr int kChainShift = 5, kLargeChainShift = 3;
 
 TESSERA_HOST_DEVICE int ceil_divide(int n, int by) { return (n + by - 1) / by; }
 

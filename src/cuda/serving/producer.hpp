@@ -20,6 +20,11 @@ struct Producer {
   const ServingParams& d;
   Shared<C>& shared;
   unsigned count = 0;  // tiles asked for so far
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  // K and V, of which each call reads more than L2 holds, must not drive out what every call reads again: the
+  // kernel's instructions above all, which come from memory otherwise while it is busiest.
+  unsigned long long policy = ptx::evict_first_policy();
+#endif
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ const Params& p() const { return d.problem; }
@@ -95,14 +100,16 @@ struct Producer {
       __syncwarp();
       if (seen)
         ptx::tma_load(shared.key(count) + static_cast<unsigned>(box.block * (C.keys * 128) + key * 128),
-                      map_of(box.block), full.address(), column_of(box.block), box.row, box.head, box.outer);
+                      map_of(box.block), full.address(), column_of(box.block), box.row, box.head, box.outer,
+                      policy);
       ++count;
     });
   }
   // The first tiles, as many as the ring has room for, to L2.
   __device__ void prefetch(const Task& task) const {
     for_each_tile(task, min(task.end, task.first + C.stages), [&](int, int, const Box& box, bool seen) {
-      if (seen) ptx::tma_prefetch(map_of(box.block), column_of(box.block), box.row, box.head, box.outer);
+      if (seen)
+        ptx::tma_prefetch(map_of(box.block), column_of(box.block), box.row, box.head, box.outer, policy);
     });
   }
 #else
@@ -194,12 +201,14 @@ struct Scheduler {
   Place place = {};
   Entry entry = {};
   int begin = 0, end = 0;
-  int unit = 0, units = 0;
+  bool others = false;                      // there are entries with more rows than these kernels take
+  int first_unit = 0, unit = 0, units = 0;  // of the entry
 
   // At the beginning of the stretch.
   __device__ void start() {
     const int block = static_cast<int>(blockIdx.x);
-    line = find_first(d, block, &place, &entry);
+    others = false;
+    line = find_first(d, block, &place, &entry, &others);
     begin = line.first_of(block);
     end = line.first_of(block + 1);
     unit = units = 0;
@@ -207,7 +216,7 @@ struct Scheduler {
   }
   __device__ void enter() {
     units = min(first_from(end, place.start, entry.cost), entry.units());
-    unit = first_from(begin, place.start, entry.cost);
+    unit = first_unit = first_from(begin, place.start, entry.cost);
   }
   // Where there are no more, its batch is -1.
   __device__ Task next() {
@@ -221,24 +230,13 @@ struct Scheduler {
       enter();
     }
     const int pieces = entry.cut.pieces, sequence = alike(d) ? d.alike.by_pieces.divide(unit) : unit / pieces;
-    const int first = unit - sequence * pieces, last = min(pieces, units - sequence * pieces);
-    unit = sequence * pieces + last;
-    return task_of<kKeys>(d, place.batch, entry, sequence, first, last);
+    const int before = sequence * pieces;
+    Task task = task_of<kKeys>(d, place.batch, entry, place.start, sequence, unit - before,
+                               {max(first_unit - before, 0), min(pieces, units - before)});
+    task.slot = Slots{d, line, task}.of_task(static_cast<int>(blockIdx.x));
+    unit = before + task.end_piece;
+    return task;
   }
-  // For the second kernel: of the block's tasks the last may be of a sequence that others go on with. Called
-  // for every task, and at the end.
-  __device__ void leave_note(const Task& task) {
-    if (alike(d) || d.notes == nullptr || threadIdx.x % 32 != 0) return;
-    auto* const to = reinterpret_cast<Note*>(d.notes + blockIdx.x * kNoteWords);
-    if (task.batch >= 0 && task.begins && !task.ends) {
-      const int sequence = (unit - 1) / entry.cut.pieces;
-      *to = note_of(task, entry, place.start + sequence * entry.cut.pieces * entry.cost, line);
-      left = true;
-    } else if (task.batch < 0 && !left) {
-      *to = Note{};
-    }
-  }
-  bool left = false;
 };
 
 }  // namespace tessera::cuda::serving

@@ -101,22 +101,36 @@ struct alignas(16) Task {
   int first_query, first_key;
   int keys, offset;     // of the entry's band
   tile::KeyRange seen;  // by these rows
-  // Tiles [first, end), of pieces first_piece ... end_piece - 1; the sequence's first piece begins at tile
-  // `start`.
+  // Tiles [first, end), of pieces first_piece ... end_piece - 1, all of one chain; the sequence's first piece
+  // begins at tile `start`.
   int first, end, start, piece_tiles, first_piece, end_piece;
-  bool begins, ends;  // it has the sequence's first piece, its last
+  int chain, chains, pieces;  // which one, of how many, and of how many pieces the sequence has
+  int line_at, cost;          // of the sequence and of a piece, on the line
+  bool begins, ends;          // it has the chain's first piece, its last
+  bool alone;                 // the block has all of the sequence
+  // Where the block leaves what it has: of a whole chain, of the pieces that one begins with, or of the first
+  // of some pieces of a chain that another began.
+  int slot;
 
   // Behind the last tile of a piece.
   __device__ int end_of(int piece) const { return min(start + (piece + 1) * piece_tiles, end); }
 };
 
-// kKeys: of a tile. Pieces first ... end - 1 of a sequence.
+// The pieces of a sequence that a block has.
+struct Stretch {
+  int begin, end;
+};
+
+// kKeys: of a tile. As many pieces from `first` on as are left of its chain and of the stretch. line_at:
+// where the entry begins on the line.
 template <int kKeys>
-__device__ inline Task task_of(const ServingParams& d, int batch, const Entry& entry, int sequence, int first,
-                               int end) {
+__device__ inline Task task_of(const ServingParams& d, int batch, const Entry& entry, int line_at,
+                               int sequence, int first, const Stretch& stretch) {
   constexpr int kSteps = kTileKeys / kKeys;  // tiles in one of pieces.hpp's
   const tile::Divider& pack = d.problem.pack;
   const tile::Band band = band_of(d.problem, entry);
+  const int pieces = entry.cut.pieces, shift = d.chain_shift, chain = first >> shift;
+  const int chain_end = min((chain + 1) << shift, pieces), end = min(chain_end, stretch.end);
   Task t;
   t.batch = batch;
   t.pack_index = entry.row_tiles == 1 ? sequence : sequence / entry.row_tiles;
@@ -134,10 +148,49 @@ __device__ inline Task task_of(const ServingParams& d, int batch, const Entry& e
   t.end = min(t.start + end * t.piece_tiles, ceil_divide(t.seen.end, kKeys));
   t.first_piece = first;
   t.end_piece = end;
-  t.begins = first == 0;
-  t.ends = end == entry.cut.pieces;
+  t.chain = chain;
+  t.chains = (pieces + (1 << shift) - 1) >> shift;
+  t.pieces = pieces;
+  t.line_at = line_at + sequence * pieces * entry.cost;
+  t.cost = entry.cost;
+  t.begins = first == chain << shift;
+  t.ends = end == chain_end;
+  t.slot = 0;
+  t.alone = stretch.begin == 0 && stretch.end == pieces;
   return t;
 }
+
+// Which slots of the workspace (params.hpp) belong to what of a task's sequence.
+struct Slots {
+  const ServingParams& d;
+  const Line& line;
+  const Task& task;
+
+  __device__ int chain_first() const { return task.chain << d.chain_shift; }
+  __device__ int chain_end() const { return min((task.chain + 1) << d.chain_shift, task.pieces); }
+  __device__ int at(int piece) const { return task.line_at + piece * task.cost; }
+  __device__ int chain_owner() const { return line.block_of(at(chain_first())); }  // its first block
+  // The first piece of the sequence that a block has.
+  __device__ int first_in(int block) const {
+    return first_from(line.first_of(block), task.line_at, task.cost);
+  }
+
+  __device__ int first_of(int block) const { return block * d.slots; }
+  // Of a piece of a chain that another block began.
+  __device__ int of_piece(int piece, int block) const {
+    return first_of(block) + 1 + piece - first_in(block);
+  }
+  __device__ int of_chain(int chain) const {
+    const int shift = d.chain_shift, owner = line.block_of(at(chain << shift));
+    const int first = first_from(line.first_of(owner), task.line_at, task.cost << shift);
+    const int begun = owner == line.block_of(task.line_at) ? 1 : 0;
+    return d.chains + (2 * owner + begun) * d.chain_slots + chain - first;
+  }
+  __device__ int of_task(int block) const {
+    if (task.begins && task.ends) return task.chains > 1 ? of_chain(task.chain) : 0;
+    return task.begins ? first_of(block) : of_piece(task.first_piece, block);
+  }
+};
 
 // What a block sees of its sequence: nothing is read for it.
 template <class T>
@@ -171,22 +224,6 @@ __device__ inline void wait_for_kernels_before() {
 #endif
 }
 
-// What a block leaves for the second kernel of a sequence that it began and did not end; no pieces: nothing.
-// All of these are alike where entries are, and worked out anew there.
-struct alignas(16) Note {
-  int batch, pack_index, first_row, rows, first_query, keys, offset;  // as in a task
-  int pieces, in_first;  // of the sequence, and of its first block
-  int start, cost;       // of the sequence and of a piece, on the line
-  Line line;
-};
-inline constexpr int kNoteWords = 16;  // in the workspace
-static_assert(sizeof(Note) == 4 * kNoteWords);
-
-__device__ inline Note note_of(const Task& task, const Entry& entry, int start, const Line& line) {
-  return {task.batch,  task.pack_index,  task.first_row, task.rows, task.first_query, task.keys,
-          task.offset, entry.cut.pieces, task.end_piece, start,     entry.cost,       line};
-}
-
 // An entry and where it begins on the line.
 struct Place {
   int batch, start;
@@ -194,7 +231,8 @@ struct Place {
 
 // The line, and the entry on it that the first point of `block` belongs to; none if there is nothing to do.
 // By a whole warp, of which each lane looks at one entry at a time.
-__device__ inline Line find_first(const ServingParams& d, int block, Place* place, Entry* entry) {
+__device__ inline Line find_first(const ServingParams& d, int block, Place* place, Entry* entry,
+                                  bool* others) {
   constexpr unsigned kAll = 0xffffffffu;
   const int entries = d.problem.sizes.batch, lane = static_cast<int>(threadIdx.x) % 32;
   if (alike(d)) {
@@ -216,6 +254,8 @@ __device__ inline Line find_first(const ServingParams& d, int block, Place* plac
     for (int first = 0; first < entries; first += 32) {
       if (round == 0 || entries > 32) *entry = first + lane < entries ? entry_of(d, first + lane) : Entry{};
       const int length = first + lane < entries ? entry->length() : 0;
+      if (round == 0 && __any_sync(kAll, entry->queries * d.problem.sizes.group > d.most_rows))
+        *others = true;
       int upto = length;
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {

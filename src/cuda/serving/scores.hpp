@@ -91,16 +91,20 @@ struct WarpRows {
   }
 };
 
-// Scores to P. O is rescaled where a row's largest score is far above its row max so far; each row decides
-// for itself.
+// P of the key that a row sees most is 1 where the row max has no slack, and so not rounded: an f32 output
+// would show it.
+__device__ inline float slack_of(const Params& p) { return p.output.f32 != 0 ? 0.0f : sm80::kSlack; }
+
+// Scores to P. O is rescaled where a row's largest score is more than `slack` above its row max so far; each
+// row decides for itself.
 template <class T, int kGroups, int kColumns, class Factor>
 __device__ inline void soften(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                              tile::RowState& rows, float (&o)[kColumns][4], Factor factor) {
+                              tile::RowState& rows, float (&o)[kColumns][4], Factor factor, float slack) {
   float largest[2];
   tile::find_largest<1>(s, largest, 0, 2);
   bool grew[2];
 #pragma unroll
-  for (int r = 0; r < 2; ++r) grew[r] = sm80::rise(largest[r], rows.row_max[r], factor) > sm80::kSlack;
+  for (int r = 0; r < 2; ++r) grew[r] = sm80::rise(largest[r], rows.row_max[r], factor) > slack;
   if (__any_sync(0xffffffffu, grew[0] || grew[1])) {
     float shrink[2];
 #pragma unroll

@@ -8,17 +8,27 @@
 
 namespace tessera::cuda::serving {
 
+// Of what is merged at once (merge.hpp): factors of what was before and of this, and its sum; the fourth word
+// is there because all are read at once.
+struct alignas(16) MergeStep {
+  float first, second, sum, unused;
+};
+inline constexpr int kMostAtOnce = 32;  // pieces of a chain, chains of a sequence: a lane each
+
 template <Config C>
 struct Shared {
   alignas(1024) char ring[C.stages][C.slot_bytes()];
   float sum[C.sum_bytes() / 4];  // O of a sequence's pieces so far, for which there are no registers
   float2 state[C.warps()][16];   // row max and sum of each warp's keys
+  MergeStep steps[C.warps()][C.merge_rows()][kMostAtOnce];
   unsigned suspects[2][C.warps()];
   tile::Barrier full[C.stages], empty[C.stages];
   // What is to be done, told by the producer.
   static constexpr int kTasks = 4;
   tile::Barrier task_there[kTasks], task_done[kTasks];
   Task task[kTasks];
+  Line line;  // told with the first task
+  bool last;  // who asks has come last
 
   __device__ const Task& wait_task(int n) const {
     task_there[n % kTasks].wait(static_cast<unsigned>(n / kTasks & 1));

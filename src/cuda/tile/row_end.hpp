@@ -121,15 +121,13 @@ struct OutputRow {
 // Rows that no entry owns, as a batch padded to a bucket has them: output 0, lse -inf. Shared by all warps of
 // a grid of one dimension.
 template <class T>
-__device__ inline void clear_unowned_rows(const Params& p) {
+__device__ inline void clear_unowned_rows(const Params& p, int warp, int warps) {
   if (p.query_offsets.data == nullptr) return;
   const int begin = AnySequence{p, 0}.first_query(), end = AnySequence{p, p.sizes.batch}.first_query();
   const int before = min(begin, end), unowned = before + p.sizes.queries - end;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x + 31) / 32;
-  const int warp = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / 32;
-  const int width = min(static_cast<int>(blockDim.x), 32);
+  const int lane = static_cast<int>(threadIdx.x) % 32, width = min(static_cast<int>(blockDim.x), 32);
 #pragma unroll 1
-  for (int n = warp; n < unowned; n += static_cast<int>(gridDim.x) * warps) {
+  for (int n = warp; n < unowned; n += warps) {
     const AnyView<T> view = {.output = static_cast<T*>(p.output.data), .lse = p.output.lse};
 #pragma unroll 1
     for (int head = 0; head < p.sizes.heads; ++head) {
@@ -140,6 +138,13 @@ __device__ inline void clear_unowned_rows(const Params& p) {
       if (lane == 0) write_lse(p, view, at, minus_infinity());
     }
   }
+}
+// By all of a grid's.
+template <class T>
+__device__ inline void clear_unowned_rows(const Params& p) {
+  const int warps = static_cast<int>(blockDim.x + 31) / 32;
+  clear_unowned_rows<T>(p, static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / 32,
+                        static_cast<int>(gridDim.x) * warps);
 }
 
 }  // namespace tessera::cuda::tile
