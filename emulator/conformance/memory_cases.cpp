@@ -112,22 +112,22 @@ const char* const kWait =
     "bar.sync 0;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0;\n@%p2 bra on;\nbra "
     "again;\non:\n";
 
-// A box of a tensor, partly outside; block b starts at a corner of its own.
-Case tensor_case(unsigned swizzle, unsigned columns) {
+// A box of a tensor, partly outside; block b starts at a corner of its own. `hint`: with a policy for L2.
+Case tensor_case(unsigned swizzle, unsigned columns, bool hint = false) {
   Case out;
   const unsigned bytes = columns * 2 * 16;
-  out.name = "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes swizzle " +
-             number(swizzle) + ", " + number(columns) + " columns";
+  const std::string form =
+      std::string("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes") +
+      (hint ? ".L2::cache_hint" : "");
+  out.name = form + " swizzle " + number(swizzle) + ", " + number(columns) + " columns";
   out.ptx = module_text(
       "setp.ne.s32 %p1, %r2, 0;\nadd.s32 %r5, %r4, 8192;\nsub.s32 %r20, %r3, 2;\nmul.lo.s32 %r20, %r20, 24;\n"
       "sub.s32 %r21, 3, %r3;\nmov.u32 %r22, 1;\nand.b32 %r23, %r3, 1;\n@%p1 bra wait;\n"
       "mbarrier.init.shared::cta.b64 [%r5], 1;\nfence.mbarrier_init.release.cluster;\n"
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], " +
-          number(bytes) +
-          ";\nmov.b64 %rd20, map;\ncvta.param.u64 %rd20, %rd20;\n"
-          "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd20, {%r20, "
-          "%r21, %r22, %r23}], "
-          "[%r5];\nwait:\n" +
+          number(bytes) + ";\nmov.b64 %rd20, map;\ncvta.param.u64 %rd20, %rd20;\n" +
+          (hint ? "createpolicy.fractional.L2::evict_first.b64 %rd21;\n" : "") + form +
+          " [%r4], [%rd20, {%r20, %r21, %r22, %r23}], [%r5]" + (hint ? ", %rd21" : "") + ";\nwait:\n" +
           kWait +
           "mov.u32 %r6, 0;\nmul.lo.s32 %r7, %r2, 4;\nadd.s32 %r7, %r7, %r4;\nmad.lo.s32 %r8, %r2, -28, "
           "0;\ncvt.s64.s32 %rd5, %r8;\n"
@@ -197,6 +197,7 @@ void add_memory_cases(std::vector<Case>& out) {
   out.push_back(tensor_case(1, 16));
   out.push_back(tensor_case(2, 32));
   out.push_back(tensor_case(3, 64));
+  out.push_back(tensor_case(3, 64, true));
   out.push_back(bulk_case());
 }
 

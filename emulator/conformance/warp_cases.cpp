@@ -65,6 +65,20 @@ void add_warp_cases(std::vector<Case>& out) {
                                 form + " %r8, [%r6], %r12;\nld.shared.u32 %r9, [%r6];"));
     out.back().shared_bytes = 512;
   }
+  // Of 64 bits, in order with other memory: what was there, and what is.
+  const auto wide = [](const std::string& instruction) {
+    return "mov.b64 %rd10, {%r10, %r11};\nst.global.u64 [%rd2], %rd10;\nmov.b64 %rd11, {%r12, %r12};\n" +
+           instruction +
+           "\nld.global.u64 %rd13, [%rd2];\nadd.s64 %rd13, %rd13, %rd12;\nmov.b64 {%r8, %r9}, %rd13;";
+  };
+  out.push_back(warp_case("atom.acq_rel.gpu.global.add.u64",
+                          wide("atom.acq_rel.gpu.global.add.u64 %rd12, [%rd2], %rd11;")));
+  out.push_back(warp_case("atom.acq_rel.gpu.global.cas.b64",
+                          wide("selp.b64 %rd14, %rd10, %rd11, %p10;\n"
+                               "atom.acq_rel.gpu.global.cas.b64 %rd12, [%rd2], %rd14, %rd11;")));
+  // The policy itself is nobody's business: only that the instruction is there.
+  out.push_back(warp_case("createpolicy.fractional.L2::evict_first.b64",
+                          "createpolicy.fractional.L2::evict_first.b64 %rd10;\nmov.u32 %r8, %r10;"));
   out.push_back(warp_case("lanes and masks",
                           "mov.u32 %r8, %laneid;\nmov.u32 %r10, %lanemask_lt;\nmov.u32 %r11, %lanemask_ge;\n"
                           "mov.u32 %r12, %lanemask_gt;\nmov.u32 %r13, %lanemask_eq;\nmov.u32 %r14, "

@@ -1,5 +1,4 @@
 // Generic and local accesses, lane by lane, and atomics: rare.
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -159,10 +158,12 @@ void store_any(Warp& w, const Op& op) {
 void hold_anything(const Resolved& found, std::uint64_t address) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (std::any_of(found.states, found.states + 8, [](std::uint8_t s) { return s != 0; })) return;
   const std::uint64_t bytes = (address + 1) * 0x9e3779b97f4a7c15u;
-  std::memcpy(found.bytes, &bytes, sizeof bytes);
-  std::memset(found.states, 1, sizeof bytes);
+  for (unsigned i = 0; i < sizeof bytes; ++i) {
+    if (found.states[i] != 0) continue;
+    found.bytes[i] = static_cast<std::uint8_t>(bytes >> 8 * i);
+    found.states[i] = 1;
+  }
 }
 
 // d: result (-1: none); b, x: operands; c: kind, with the space's window above bit 8; y: size and width of

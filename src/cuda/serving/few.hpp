@@ -163,7 +163,9 @@ struct Few {
       multiply_key(s, half[h], key);
       ThreadScores<T, kOptions>{d.problem, task}.change(s, first_key, first_key + lane() / 4,
                                                         task.first_row + 8 * h + 2 * (lane() % 4));
-      soften(half[h], s, kOptions ? 1.0f : d.problem.scoring.scale_log2, slack_of(d.problem));
+      float factor = kOptions ? 1.0f : d.problem.scoring.scale_log2;
+      if (d.problem.output.f32 != 0) factor = scale_first(s, factor);
+      soften(half[h], s, factor, slack_of(d.problem));
       unsigned probs[2];
       transpose(probs, s);
       multiply_value(half[h], probs, value);

@@ -30,7 +30,7 @@ __device__ inline bool arrive(unsigned long long* counter, int more, int all) {
     }
   }
   if (was + add != kNone + static_cast<unsigned long long>(all)) return false;
-  __stcg(counter, kNone);
+  *counter = kNone;
   return true;
 }
 

@@ -91,9 +91,19 @@ struct WarpRows {
   }
 };
 
-// P of the key that a row sees most is 1 where the row max has no slack, and so not rounded: an f32 output
-// would show it.
+// An f32 output shows how P of the key that a row sees most was rounded; it is 1 exactly, and so not rounded,
+// where the row max has no slack and is a score as scaled: scaling and subtracting at once would leave what
+// the largest score was rounded by.
 __device__ inline float slack_of(const Params& p) { return p.output.f32 != 0 ? 0.0f : sm80::kSlack; }
+// Returns the factor that is left.
+template <class Scores>
+__device__ inline float scale_first(Scores& s, float factor) {
+  constexpr int kCount = sizeof(Scores) / sizeof(float);
+  float* const all = reinterpret_cast<float*>(&s);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) all[i] *= factor;
+  return 1.0f;
+}
 
 // Scores to P. O is rescaled where a row's largest score is more than `slack` above its row max so far; each
 // row decides for itself.
