@@ -389,7 +389,7 @@ core::Kernel production_row() {
   row.supports = takes;
   row.estimate = estimate;
   row.prepare = prepare;
-  row.budget = {255, 227 * 1024, 800};  // of variants with options: docs/serving.md, "On a GPU"
+  row.budget = {255, 227 * 1024, 152};  // of head dim 192 with options, stores and loads
   row.symbol = "serving::";
   return row;
 }

@@ -32,9 +32,9 @@ struct ServingParams {
   int blocks;
   int tile_rows, tile_shift;  // packed rows of a block: 1 << tile_shift
   int least_rows, most_rows;  // packed rows of the entries that these kernels take; others have the rest
-  int few;                    // up to 16 of them
+  int few;                    // the variant for the fewest
   int clears;                 // they write the rows that no entry owns, too
-  // Whether there are entries with more rows than 16, told by the kernel for those that have no more to the
+  // Whether there are entries with more rows than the first kernel takes, told by that one to the
   // next one, which has nothing to do else. Null: each looks for itself.
   int* others;
   // TMA copies boxes of 1 << box_shift rows, which never lie in two pages. 0: threads copy.
