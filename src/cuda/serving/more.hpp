@@ -132,10 +132,7 @@ struct More {
     const WarpRows<T, kOptions> mine{d.problem, task, task.first_row + row()};
     mine.change(s, first_key, first_key + 2 * (lane() % 4));
     unsigned probs[C.keys / 16][4];
-    auto factor = Rules<kOptions>::factor(d.problem);
-    if constexpr (!kOptions)
-      if (d.problem.output.f32 != 0) factor = scale_first(s, factor);
-    soften<T>(probs, s, rows, o, factor, slack_of(d.problem));
+    soften<T>(probs, s, rows, o, Rules<kOptions>::factor(d.problem), d.problem);
     const bool clears = first_key < task.seen.begin || first_key + C.keys > task.seen.end;
     if (clears) clear_unseen(shared.value(n), first_key, task.seen);
     Products::value(o, probs, shared.value(n));

@@ -104,12 +104,18 @@ __device__ inline float scale_first(Scores& s, float factor) {
   for (int i = 0; i < kCount; ++i) all[i] *= factor;
   return 1.0f;
 }
+template <int kGroups>
+__device__ inline tile::RowFactors scale_first(float (&s)[kGroups][4], const tile::RowFactors& factors) {
+  tile::scale_rows(s, factors.of);
+  return {{1.0f, 1.0f}};
+}
 
-// Scores to P. O is rescaled where a row's largest score is more than `slack` above its row max so far; each
+// Scores to P. O is rescaled where a row's largest score is more than a slack above its row max so far; each
 // row decides for itself.
 template <class T, int kGroups, int kColumns, class Factor>
-__device__ inline void soften(unsigned (&probs)[kGroups / 2][4], const float (&s)[kGroups][4],
-                              tile::RowState& rows, float (&o)[kColumns][4], Factor factor, float slack) {
+__device__ inline void soften(unsigned (&probs)[kGroups / 2][4], float (&s)[kGroups][4], tile::RowState& rows,
+                              float (&o)[kColumns][4], Factor factor, const Params& p) {
+  const float slack = slack_of(p);
   float largest[2];
   tile::find_largest<1>(s, largest, 0, 2);
   bool grew[2];
@@ -123,8 +129,11 @@ __device__ inline void soften(unsigned (&probs)[kGroups / 2][4], const float (&s
           tile::move_row_max(rows, r, grew[r] ? tile::row_max_of(factor, largest[r]) : rows.row_max[r]);
     tile::scale_rows(o, shrink);
   }
+  auto factors = tile::row_factors(rows, factor);
+  if (p.output.f32 != 0) factors = scale_first(s, factors);
   float sum[2];
-  tile::exponentiate<T>(probs, s, rows, factor, sum);
+  tile::exponentiate_shifted<T>(
+      probs, s, [&](int r, int) { return -rows.row_max[r]; }, factors, sum);
   tile::add_sums(rows, sum);
 }
 
