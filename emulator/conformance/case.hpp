@@ -11,8 +11,9 @@
 
 namespace emulator::conformance {
 
-// A tensor map over the input, `offset` bytes behind its start: 16-bit elements.
+// A tensor map over the input, `offset` bytes behind its start.
 struct Tensor {
+  unsigned element_bytes = 2;  // 1 or 2
   unsigned rank = 4;
   std::array<std::uint64_t, 5> extents{};
   std::array<std::uint64_t, 4> strides{};  // bytes
@@ -49,10 +50,23 @@ void add_lane_cases(std::vector<Case>& out);
 void add_warp_cases(std::vector<Case>& out);
 void add_memory_cases(std::vector<Case>& out);
 void add_matrix_cases(std::vector<Case>& out);
+void add_float8_cases(std::vector<Case>& out);  // matrices of 8-bit floats
 std::vector<Case> all_cases();
 
 // A module around a body. %rd1, %rd2: input and output of the item; %r1: its number; %r2, %r3: %tid.x and
 // %ctaid.x; %r4: where dynamic shared memory starts.
-std::string module_text(std::string_view body, unsigned input_bytes, unsigned output_bytes);
+std::string module_text(std::string_view body, unsigned input_bytes, unsigned output_bytes,
+                        std::string_view version = "8.0");
+
+// Pieces of a body. {%r30, %r31}; loads to such registers; stores of them to the item's output.
+std::string registers(unsigned first, unsigned count);
+std::string load_words(unsigned first, unsigned count, const std::string& base, unsigned offset);
+std::string store_words(unsigned first, unsigned count);
+// The start of a product of a warpgroup. The block's input is an image of shared memory, which goes there;
+// four words, the first of them whether to add (%p2); for every thread A (%r20 to %r23) and C (from %r30 on).
+inline constexpr unsigned kImageBytes = 40 << 10;
+inline constexpr unsigned kImageB = 8192;  // A lies at the image's start, B here
+unsigned words_of_product(unsigned results);
+std::string start_product(unsigned results);
 
 }  // namespace emulator::conformance

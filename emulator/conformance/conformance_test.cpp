@@ -35,6 +35,7 @@ TEST(Conformance, Arithmetic) { compare_family(add_lane_cases); }
 TEST(Conformance, LanesWithEachOther) { compare_family(add_warp_cases); }
 TEST(Conformance, Memory) { compare_family(add_memory_cases); }
 TEST(Conformance, Matrices) { compare_family(add_matrix_cases); }
+TEST(Conformance, MatricesOf8Bits) { compare_family(add_float8_cases); }
 
 // A difference is found, and shown with operands.
 TEST(Conformance, ADifferenceIsShown) {

@@ -58,15 +58,15 @@ std::vector<std::uint32_t> Gpu::run(const Case& one) {
   alignas(64) unsigned char map[128] = {};
   if (one.tensor) {
     const Tensor& t = *one.tensor;
-    constexpr int kFloat16 = 6;
+    constexpr int kUint8 = 0, kFloat16 = 6;
     const unsigned ones[5] = {1, 1, 1, 1, 1};
     const unsigned long long extents[5] = {t.extents[0], t.extents[1], t.extents[2], t.extents[3],
                                            t.extents[4]};
     const unsigned long long strides[4] = {t.strides[0], t.strides[1], t.strides[2], t.strides[3]};
     check(find<int(void*, int, unsigned, void*, const unsigned long long*, const unsigned long long*,
                    const unsigned*, const unsigned*, int, int, int, int)>("cuTensorMapEncodeTiled")(
-              map, kFloat16, t.rank, reinterpret_cast<void*>(in + t.offset), extents, strides, t.box.data(),
-              ones, 0, static_cast<int>(t.swizzle), 0, 0),
+              map, t.element_bytes == 1 ? kUint8 : kFloat16, t.rank, reinterpret_cast<void*>(in + t.offset),
+              extents, strides, t.box.data(), ones, 0, static_cast<int>(t.swizzle), 0, 0),
           "cuTensorMapEncodeTiled");
   }
   constexpr int kMaxDynamicShared = 8;

@@ -5,8 +5,10 @@
 
 namespace emulator::conformance {
 
-std::string module_text(std::string_view body, unsigned input_bytes, unsigned output_bytes) {
-  return ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 dynamic[];\n"
+std::string module_text(std::string_view body, unsigned input_bytes, unsigned output_bytes,
+                        std::string_view version) {
+  return ".version " + std::string(version) +
+         "\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 dynamic[];\n"
          ".visible .entry conform(.param .u64 in, .param .u64 out, .param .align 64 .b8 map[128])\n{\n"
          ".reg .pred %p<20>; .reg .b16 %rs<40>; .reg .b32 %r<400>; .reg .b64 %rd<60>;\n"
          "ld.param.u64 %rd1, [in];\nld.param.u64 %rd2, [out];\n"
@@ -154,8 +156,9 @@ std::vector<Case> all_cases() {
   std::vector<Case> out;
   add_lane_cases(out);
   add_warp_cases(out);
-  add_memory_cases(out);
   add_matrix_cases(out);
+  add_float8_cases(out);
+  add_memory_cases(out);  // last: a GPU that refuses a tensor map runs nothing more
   return out;
 }
 

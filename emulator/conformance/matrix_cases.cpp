@@ -4,8 +4,9 @@
 
 namespace emulator::conformance {
 namespace {
-
 std::string number(std::size_t i) { return std::to_string(i); }
+}  // namespace
+
 std::string registers(unsigned first, unsigned count) {
   std::string out;
   for (unsigned i = 0; i < count; ++i) out += (i > 0 ? ", " : "") + ("%r" + number(first + i));
@@ -23,6 +24,25 @@ std::string store_words(unsigned first, unsigned count) {
     out += "st.global.u32 [%rd2+" + number(4 * i) + "], %r" + number(first + i) + ";\n";
   return out;
 }
+
+unsigned words_of_product(unsigned results) { return kImageBytes / 4 + 4 + 128 * (4 + results); }
+std::string start_product(unsigned results) {
+  return "mul.wide.u32 %rd4, %r3, " + number(4 * words_of_product(results)) +
+         ";\nadd.s64 %rd4, %rd1, %rd4;\nmul.lo.s32 %r7, %r2, 16;\nadd.s32 %r8, %r7, %r4;\n"
+         "cvt.u64.u32 %rd5, %r7;\nadd.s64 %rd5, %rd5, %rd4;\nmov.u32 %r6, 0;\ncopy:\n"
+         "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd5];\n"
+         "st.shared.v4.u32 [%r8], {%r10, %r11, %r12, %r13};\nadd.s64 %rd5, %rd5, 2048;\n"
+         "add.s32 %r8, %r8, 2048;\nadd.s32 %r6, %r6, 2048;\nsetp.lt.s32 %p1, %r6, " +
+         number(kImageBytes) +
+         ";\n@%p1 bra copy;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
+         "ld.global.u32 %r9, [%rd4+" +
+         number(kImageBytes) + "];\nsetp.ne.s32 %p2, %r9, 0;\nmul.wide.u32 %rd5, %r2, " +
+         number(4 * (4 + results)) + ";\nadd.s64 %rd4, %rd4, %rd5;\n" +
+         load_words(20, 4, "%rd4", kImageBytes + 16) + load_words(30, results, "%rd4", kImageBytes + 32);
+}
+
+namespace {
+
 std::uint32_t pair(Random& random, bool bfloat, unsigned flavour) {
   const std::uint32_t low = element(random, bfloat, flavour);
   return low | std::uint32_t{element(random, bfloat, flavour)} << 16;
@@ -62,10 +82,6 @@ struct Product {
   bool bfloat, from_registers, transposed, strips;
 };
 
-// Behind the block's image of shared memory: whether to add, then for every thread A (4 words) and C.
-// A lies at the start of the image, B behind its 8 KiB.
-constexpr unsigned kImageBytes = 40 << 10;
-
 std::string descriptor(const std::string& name, const Product& p, unsigned start, bool is_b) {
   // 128-byte rows, swizzled: 8 rows on are 1024 bytes on, 64 columns on (transposed B) all rows of 16.
   // Strips: rows of 16 bytes, 8 of them together; along the sum 128 bytes on, across 256.
@@ -77,28 +93,15 @@ std::string descriptor(const std::string& name, const Product& p, unsigned start
 }
 
 Case wgmma_case(const Product& p) {
-  const unsigned results = p.columns / 2, per_thread = 4 + results,
-                 block_words = kImageBytes / 4 + 4 + 128 * per_thread;
+  const unsigned results = p.columns / 2;
   const std::string type = p.bfloat ? "bf16" : "f16";
   const std::string form =
       "wgmma.mma_async.sync.aligned.m64n" + number(p.columns) + "k16.f32." + type + "." + type;
   Case out;
   out.name = form + (p.from_registers ? " registers" : " shared") + (p.transposed ? " transposed" : "") +
              (p.strips ? " strips" : "");
-  std::string body = "mul.wide.u32 %rd4, %r3, " + number(4 * block_words) +
-                     ";\nadd.s64 %rd4, %rd1, %rd4;\nmul.lo.s32 %r7, %r2, 16;\nadd.s32 %r8, %r7, %r4;\n"
-                     "cvt.u64.u32 %rd5, %r7;\nadd.s64 %rd5, %rd5, %rd4;\nmov.u32 %r6, 0;\ncopy:\n"
-                     "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd5];\n"
-                     "st.shared.v4.u32 [%r8], {%r10, %r11, %r12, %r13};\nadd.s64 %rd5, %rd5, 2048;\n"
-                     "add.s32 %r8, %r8, 2048;\nadd.s32 %r6, %r6, 2048;\nsetp.lt.s32 %p1, %r6, " +
-                     number(kImageBytes) +
-                     ";\n@%p1 bra copy;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
-                     "ld.global.u32 %r9, [%rd4+" +
-                     number(kImageBytes) + "];\nsetp.ne.s32 %p2, %r9, 0;\nmul.wide.u32 %rd5, %r2, " +
-                     number(4 * per_thread) + ";\nadd.s64 %rd4, %rd4, %rd5;\n";
-  body += load_words(20, 4, "%rd4", kImageBytes + 16) + load_words(30, results, "%rd4", kImageBytes + 32);
-  body += descriptor("%rd6", p, p.strips ? 0 : 32, false) +
-          descriptor("%rd7", p, 8192 + (p.transposed || p.strips ? 0 : 64), true);
+  std::string body = start_product(results) + descriptor("%rd6", p, p.strips ? 0 : 32, false) +
+                     descriptor("%rd7", p, kImageB + (p.transposed || p.strips ? 0 : 64), true);
   body += "wgmma.fence.sync.aligned;\n" + form + " " + registers(30, results) + ", " +
           (p.from_registers ? registers(20, 4) : "%rd6") + ", %rd7, %p2, 1, 1, " +
           (p.from_registers ? "" : "0, ") + (p.transposed ? "1" : "0") +

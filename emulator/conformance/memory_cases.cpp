@@ -154,6 +154,51 @@ Case tensor_case(unsigned swizzle, unsigned columns, bool hint = false) {
   return out;
 }
 
+// A box of 8-bit elements in five dimensions, or of a plain matrix's rows in four.
+Case tensor_8_case(unsigned rank, unsigned swizzle, unsigned columns, bool hint = false) {
+  Case out;
+  const unsigned bytes = columns * 8 * 2 * 2;
+  const std::string form = "cp.async.bulk.tensor." + number(rank) +
+                           "d.shared::cluster.global.mbarrier::complete_tx::bytes" +
+                           (hint ? ".L2::cache_hint" : "");
+  out.name = form + " 8 bits, swizzle " + number(swizzle) + ", " + number(columns) + " columns";
+  out.ptx = module_text(
+      "setp.ne.s32 %p1, %r2, 0;\nadd.s32 %r5, %r4, 8192;\nsub.s32 %r20, %r3, 2;\nmul.lo.s32 %r20, %r20, 32;\n"
+      "sub.s32 %r21, 3, %r3;\nmov.u32 %r22, 1;\nand.b32 %r23, %r3, 1;\nshr.u32 %r24, %r3, 1;\n@%p1 bra "
+      "wait;\n"
+      "mbarrier.init.shared::cta.b64 [%r5], 1;\nfence.mbarrier_init.release.cluster;\n"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], " +
+          number(bytes) + ";\nmov.b64 %rd20, map;\ncvta.param.u64 %rd20, %rd20;\n" +
+          (hint ? "createpolicy.fractional.L2::evict_first.b64 %rd21;\n" : "") + form +
+          " [%r4], [%rd20, {%r20, %r21, %r22, %r23" + (rank == 5 ? ", %r24" : "") + "}], [%r5]" +
+          (hint ? ", %rd21" : "") + ";\nwait:\n" + kWait +
+          "mov.u32 %r6, 0;\nmul.lo.s32 %r7, %r2, 4;\nadd.s32 %r7, %r7, %r4;\nmul.lo.s32 %r8, %r2, " +
+          number(bytes / 64 - 4) +
+          ";\ncvt.u64.u32 %rd5, %r8;\nsub.s64 %rd5, %rd2, %rd5;\ncopy:\nld.shared.u32 %r10, [%r7];\n"
+          "st.global.u32 [%rd5], %r10;\nadd.s32 %r7, %r7, 256;\nadd.s64 %rd5, %rd5, 256;\n"
+          "add.s32 %r6, %r6, 256;\nsetp.lt.s32 %p3, %r6, " +
+          number(bytes) + ";\n@%p3 bra copy;\n",
+      0, bytes / 64);
+  out.threads = 64;
+  out.blocks = 5;
+  out.shared_bytes = 8192 + 64;
+  out.items = out.blocks * 64;
+  out.item_words = bytes / 256;
+  out.result_bits = bytes / 8;
+  out.kept = 64;
+  out.chunk = 64;
+  fill(out, 8192, 199 + swizzle + rank);
+  Tensor tensor;
+  tensor.element_bytes = 1;
+  tensor.rank = rank;
+  tensor.extents = {112, 10, 3, 2, 3};
+  tensor.strides = {128, 128 * 10, 128 * 30, 128 * 60};
+  tensor.box = {columns, 8, rank == 5 ? 1u : 2u, 2, 2};
+  tensor.swizzle = swizzle;
+  out.tensor = tensor;
+  return out;
+}
+
 Case bulk_case() {
   Case out;
   out.name = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
@@ -199,6 +244,15 @@ void add_memory_cases(std::vector<Case>& out) {
   out.push_back(tensor_case(3, 64));
   out.push_back(tensor_case(3, 64, true));
   out.push_back(bulk_case());
+  for (const std::string space : {"global", "shared"})
+    for (const unsigned vector : {1u, 2u, 4u}) out.push_back(access_case(space, vector, "b8"));
+  for (const unsigned rank : {4u, 5u}) {
+    out.push_back(tensor_8_case(rank, 0, 64));
+    out.push_back(tensor_8_case(rank, 1, 32));
+    out.push_back(tensor_8_case(rank, 2, 64));
+    out.push_back(tensor_8_case(rank, 3, 128));
+    out.push_back(tensor_8_case(rank, 3, 128, true));
+  }
 }
 
 }  // namespace emulator::conformance

@@ -209,6 +209,8 @@ std::vector<std::uint32_t> emulate(const Case& one) {
   if (one.tensor) {
     TensorMap map;
     map.rank = static_cast<std::uint8_t>(one.tensor->rank);
+    map.element = one.tensor->element_bytes == 1 ? TensorElement::kUint8 : TensorElement::kFloat16;
+    map.element_bytes = static_cast<std::uint8_t>(one.tensor->element_bytes);
     map.swizzle = static_cast<TensorSwizzle>(one.tensor->swizzle);
     map.base = reinterpret_cast<std::uint64_t>(in) + one.tensor->offset;
     map.strides = one.tensor->strides;

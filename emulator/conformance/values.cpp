@@ -93,6 +93,19 @@ std::uint32_t any_half(Random& random, bool bfloat) {
       return element(random, bfloat, 0);
   }
 }
+// A number of 8-bit floats, halfway between two, or one next to it; beyond both ends, too.
+std::uint32_t float_near_8(Random& random) {
+  if (random.below(4) == 0) return any_float(random);
+  const auto sign = static_cast<std::uint32_t>(random.next()) & 0x80000000u;
+  const std::uint32_t tie = (106 + random.below(39)) << 23 | random.below(16) << 19;
+  return sign | (tie + random.below(3) - 1);
+}
+std::uint32_t half_near_8(Random& random) {
+  if (random.below(4) == 0) return any_half(random, false);
+  const auto sign = static_cast<std::uint32_t>(random.next()) & 0x8000u;
+  const std::uint32_t tie = 1 + (random.below(31) << 10 | random.below(16) << 6);
+  return sign | (tie + random.below(3) - 1);
+}
 std::uint64_t any_double(Random& random) {
   const std::uint64_t bits = random.next();
   switch (random.below(4)) {
@@ -126,6 +139,8 @@ Kind kind_of(std::string_view form) {
   // Conversions end with the type that they take.
   const std::string_view last = form.substr(form.rfind('.') + 1);
   if (form.substr(0, 4) == "cvt.") {
+    if (has(".e4m3x2") || has(".e5m2x2"))
+      return last == "f32" ? Kind::f32_to_8 : last == "f16x2" ? Kind::f16_pair_to_8 : Kind::bits;
     if (last == "f16") return Kind::f16;
     if (last == "bf16") return Kind::bf16;
     if (last == "f32") return Kind::f32;
@@ -160,6 +175,16 @@ std::uint64_t operand(Random& random, Kind kind, char letter) {
       break;
     case Kind::f64:
       value = any_double(random);
+      break;
+    case Kind::f32_to_8:
+      value = float_near_8(random);
+      break;
+    case Kind::f16_pair_to_8:
+      value = half_near_8(random);
+      value |= std::uint64_t{half_near_8(random)} << 16;
+      break;
+    case Kind::bits:
+      value = random.next();
       break;
   }
   return letter == 'h' ? value & 0xffffu : letter == 'w' ? value & 0xffffffffu : value;

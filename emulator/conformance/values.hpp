@@ -8,7 +8,8 @@
 
 namespace emulator::conformance {
 
-enum class Kind { integer, f16, bf16, f16_pair, bf16_pair, f32, f64 };
+// The last three: what is rounded to 8-bit floats, or 8-bit floats themselves.
+enum class Kind { integer, f16, bf16, f16_pair, bf16_pair, f32, f64, f32_to_8, f16_pair_to_8, bits };
 Kind kind_of(std::string_view form);  // what most of its operands are
 
 std::uint64_t operand(Random& random, Kind kind, char letter);  // letter: p, h, w, q as in lane tables

@@ -285,6 +285,11 @@ void tensor_copy(Warp& w, const Op& op) {
       copy.at[static_cast<unsigned>(i)] = w.at<std::int32_t>(list[5 + i])[lane];
       copy.bytes *= copy.map.box[static_cast<unsigned>(i)];
     }
+    // An H200 stops with an illegal instruction.
+    if (copy.at[0] * static_cast<std::int64_t>(copy.map.element_bytes) % 16 != 0)
+      fault(1u << lane, map[lane],
+            "misaligned: a copy of a tensor from coordinate " + std::to_string(copy.at[0]) +
+                " of its rows, which is not at a multiple of 16 bytes");
     copy.barrier = static_cast<std::uint32_t>(barrier[lane]);
     copy.instruction = op.instruction;
     start_bulk(w, lane, copy, 128);

@@ -28,10 +28,31 @@ void Decoder::load_matrix(const Instruction& in) {
   program_->code.push_back(op);
 }
 
+namespace {
+// e4m3 or e5m2, each of the two operands. 0: neither.
+std::uint32_t take_kinds_8(Modifiers& form) {
+  const std::string_view a = form.first();
+  if ((a != "e4m3" && a != "e5m2") || !form.take(a)) return 0;
+  const std::string_view b = form.first();
+  if ((b != "e4m3" && b != "e5m2") || !form.take(b)) return 0;
+  return kEightBits | (a == "e5m2" ? kE5m2A : 0) | (b == "e5m2" ? kE5m2B : 0);
+}
+// Of mma.sync.
+std::uint32_t flags_of_8(std::string_view form) {
+  constexpr std::string_view kStart = "mma.sync.aligned.m16n8k32.row.col.f32.";
+  if (form.substr(0, kStart.size()) != kStart) return 0;
+  Modifiers rest(form.substr(kStart.size() - 1));
+  const std::uint32_t flags = take_kinds_8(rest);
+  return rest.take("f32") && rest.empty() ? flags : 0;
+}
+}  // namespace
+
 void Decoder::multiply(const Instruction& in) {
   need_operands(in, 4, 4);
-  std::uint32_t flags = 0;
-  if (in.form == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") {
+  std::uint32_t flags = flags_of_8(in.form);
+  if (flags != 0) {
+    if (program_->tensor_core.chunk_8 == 0) fail(in, "8-bit floats need sm_89 or newer");
+  } else if (in.form == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") {
     flags = kBfloat;
   } else if (in.form == "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16") {
     flags = kHalfResults;
@@ -72,12 +93,12 @@ void Decoder::warpgroup(const Instruction& in) {
 }
 
 // D, A descriptor, B descriptor, add, scale A, scale B, transpose A, transpose B; or D, {A}, B descriptor,
-// add, scale A, scale B, transpose B.
+// add, scale A, scale B, transpose B. 8-bit elements are never transposed, and have no operands that say so.
 void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   const bool aligned = form.take("sync") && form.take("aligned");
   const std::string_view shape = form.first();
-  if (!aligned || shape.substr(0, 4) != "m64n" || shape.size() < 8 || shape.substr(shape.size() - 3) != "k16")
-    unknown(in);
+  if (!aligned || shape.substr(0, 4) != "m64n" || shape.size() < 8) unknown(in);
+  const std::string_view depth = shape.substr(shape.size() - 3);
   unsigned columns = 0;
   for (const char c : shape.substr(4, shape.size() - 7))
     columns = columns < 1000 ? columns * 10 + static_cast<unsigned>(c - '0') : columns;
@@ -86,9 +107,13 @@ void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   const bool f32 = form.take("f32");
   const bool bfloat = form.take("bf16") && form.take("bf16");
   const bool half = !bfloat && form.take("f16") && form.take("f16");
-  if (!f32 || (!bfloat && !half) || !form.empty() || in.operands.size() < 2) unknown(in);
+  const std::uint32_t eight = bfloat || half ? 0 : take_kinds_8(form);
+  if (!f32 || (!bfloat && !half && eight == 0) || !form.empty() || in.operands.size() < 2 ||
+      depth != (eight != 0 ? "k32" : "k16"))
+    unknown(in);
   const bool registers = in.operands[1].kind == Operand::Kind::list;
-  need_operands(in, registers ? 7 : 8, registers ? 7 : 8);
+  const std::size_t operands = eight != 0 ? 6 : registers ? 7 : 8;
+  need_operands(in, operands, operands);
   if (in.operands[0].parts.size() != columns / 2)
     fail(in, "has " + std::to_string(in.operands[0].parts.size()) + " results, not " +
                  std::to_string(columns / 2));
@@ -97,19 +122,19 @@ void Decoder::warpgroup_product(const Instruction& in, Modifiers& form) {
   Op op;
   op.run = handlers::product;
   op.instruction = instruction_;
-  op.y = columns << 8 | (registers ? kFromRegisters : 0) | (bfloat ? kBfloat : 0);
+  op.y = columns << 8 | (registers ? kFromRegisters : 0) | (bfloat ? kBfloat : 0) | eight;
   if (registers) {
     if (in.operands[1].parts.size() != 4) fail(in, "A has four registers");
     for (const Operand& part : in.operands[1].parts) rows.push_back(word(in, part));
   } else {
     op.a = quad(in, in.operands[1]);
-    if (immediate(in, in.operands[6]) != 0) op.y |= kTransposedA;
+    if (eight == 0 && immediate(in, in.operands[6]) != 0) op.y |= kTransposedA;
   }
   op.b = quad(in, in.operands[2]);
   op.c = predicate(in, in.operands[3]);
   if (immediate(in, in.operands[4]) != 1 || immediate(in, in.operands[5]) != 1)
     fail(in, "operands that are negated are not known");
-  if (immediate(in, in.operands[registers ? 6 : 7]) != 0) op.y |= kTransposedB;
+  if (eight == 0 && immediate(in, in.operands.back()) != 0) op.y |= kTransposedB;
   op.x = add_list(rows);
   program_->code.push_back(op);
 }

@@ -45,6 +45,12 @@ struct StartedBlocks : Started {
   std::vector<Report> reports;
 };
 
+// Of sm_80 and sm_89 as published; of sm_90 as recorded.
+TensorCore tensor_core_of(int arch) {
+  if (arch >= 90) return {};
+  return {8, 24, false, 23, arch >= 89 ? 16 : 0, false};
+}
+
 std::uint64_t blocks_of(const Launch& launch) {
   return std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
 }
@@ -93,8 +99,7 @@ class PtxExecutor : public Executor {
   };
   const Program& need_program(const Loaded& loaded) const {
     if (loaded.program == nullptr) {
-      loaded.program =
-          decode(*loaded.module, *loaded.entry, device_.arch >= 90 ? TensorCore{16, 25} : TensorCore{8, 24});
+      loaded.program = decode(*loaded.module, *loaded.entry, tensor_core_of(device_.arch));
       loaded.info.static_shared_bytes = loaded.program->static_shared_end - kSharedBase;
       loaded.info.lets_dependents_start = loaded.program->lets_dependents_start;
     }

@@ -29,8 +29,8 @@ inline constexpr std::uint32_t kAlwaysWritten = 0xffffffffu;  // in the place of
 inline constexpr std::int32_t kAllLanesPredicate = 1 << 1;
 inline constexpr std::int32_t kNoOperand = INT32_MAX - 1;
 // in y, of matrices; columns from bit 8 on
-inline constexpr std::uint32_t kFromRegisters = 1, kTransposedB = 4, kBfloat = 8, kTransposedA = 16,
-                               kHalfResults = 32;
+inline constexpr std::uint32_t kFromRegisters = 1, kEightBits = 2, kTransposedB = 4, kBfloat = 8,
+                               kTransposedA = 16, kHalfResults = 32, kE5m2A = 64, kE5m2B = 128;
 
 enum class AtomicKind : std::uint8_t {
   add,

@@ -77,12 +77,16 @@ void chunk_at(Warp& w, const Product& p, std::uint32_t address, std::uint16_t* o
     if (states[i] == static_cast<std::uint8_t>(ByteState::in_flight))
       late_fault(w.index, p.op->instruction, kAllLanes, address,
                  "read too early: a product reads shared memory that a copy in flight writes");
-    if (states[i] == static_cast<std::uint8_t>(ByteState::unwritten)) out[i / 2] = 0x7fff;
+    if (states[i] != static_cast<std::uint8_t>(ByteState::unwritten)) continue;
+    if ((p.op->y & kEightBits) != 0)
+      reinterpret_cast<std::uint8_t*>(out)[i] = 0x7f;
+    else
+      out[i / 2] = 0x7fff;
   }
 }
 
 // A matrix in shared memory as a descriptor has it: `rows` along the product's rows or columns, 16 deep.
-// Collected as [rows][16].
+// Collected as [rows][16]. Of 8-bit elements there are 32 in the same bytes; they are never transposed.
 void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transposed, unsigned first,
              unsigned rows, std::uint16_t* out) {
   const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
@@ -117,6 +121,11 @@ void collect(Warp& w, const Product& p, std::uint64_t descriptor, bool transpose
   }
 }
 
+Kinds8 kinds_of(const Op& op) { return {(op.y & kE5m2A) != 0, (op.y & kE5m2B) != 0}; }
+const std::uint8_t* bytes_of(const std::uint16_t* elements) {
+  return reinterpret_cast<const std::uint8_t*>(elements);
+}
+
 std::uint64_t agreed(const Warp& w, std::int32_t from) {
   const std::uint64_t* all = w.at<std::uint64_t>(from);
   for (unsigned i = 1; i < kLanes; ++i)
@@ -146,7 +155,12 @@ void finish_first_product(Warp& w) {
   } else {
     std::fill(d, d + 16 * columns, 0.0f);
   }
-  best_lanes().multiply(a, b, d, static_cast<int>(columns), (op.y & kBfloat) != 0, w.program->tensor_core);
+  const TensorCore& numbers = w.program->tensor_core;
+  if ((op.y & kEightBits) != 0)
+    best_lanes().multiply_8(bytes_of(a), bytes_of(b), d, static_cast<int>(columns), kinds_of(op),
+                            numbers.of_8_bits());
+  else
+    best_lanes().multiply(a, b, d, static_cast<int>(columns), (op.y & kBfloat) != 0, numbers);
   for (unsigned r = 0; r < columns / 2; r += 2)
     take_results(d + 32 * r, w.at<float>(list[r]), w.at<float>(list[r + 1]));
 }
@@ -190,7 +204,8 @@ void load_matrix(Warp& w, const Op& op) {
   }
 }
 
-// m16n8k16. lists[x]: D, A (4), B (2), C; y: kBfloat, kHalfResults
+// m16n8k16, or m16n8k32 of 8-bit elements: a register of four has the bytes of two of 16 bits.
+// lists[x]: D, A (4), B (2), C; y: kBfloat, kHalfResults, kEightBits, kE5m2A, kE5m2B
 void multiply(Warp& w, const Op& op) {
   need_whole_warp(w, "mma");
   const bool half = (op.y & kHalfResults) != 0;
@@ -213,7 +228,12 @@ void multiply(Warp& w, const Op& op) {
   }
   TensorCore numbers = w.program->tensor_core;
   numbers.keeps_trace = half;
-  best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, numbers);
+  if ((op.y & kEightBits) == 0)
+    best_lanes().multiply(a, b, d, 8, (op.y & kBfloat) != 0, numbers);
+  else if (numbers.widens_8)
+    best_lanes().multiply_8_widened(bytes_of(a), bytes_of(b), d, 8, kinds_of(op), numbers);
+  else
+    best_lanes().multiply_8(bytes_of(a), bytes_of(b), d, 8, kinds_of(op), numbers.of_8_bits());
   for (unsigned r = 0; r < 4; r += 2) {
     if (!half) {
       take_results(d + 32 * r, w.at<float>(list[r]), w.at<float>(list[r + 1]));

@@ -51,6 +51,14 @@ struct TensorCore {
   int chunk = 16, fraction = 25;
   // Results that are rounded further, to f16: what is cut off leaves its trace in the last bit.
   bool keeps_trace = false;
+  int kept = 23;  // fraction bits of a result
+  // Products of 8-bit floats that are summed at a time; 0: the GPU has no instructions for them.
+  int chunk_8 = 32;
+  // mma.sync has no circuit for 8-bit floats: ptxas widens them to f16.
+  bool widens_8 = true;
+
+  // How 8-bit operands are multiplied where there is a circuit for them.
+  TensorCore of_8_bits() const { return {chunk_8, 13, false, 13, chunk_8, widens_8}; }
 };
 
 struct alignas(128) ConstantRow {

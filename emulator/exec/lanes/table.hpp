@@ -23,9 +23,18 @@ struct Form {
 using MultiplyTile = void (*)(const std::uint16_t* a, const std::uint16_t* b, float* d, int columns,
                               bool is_bfloat, const TensorCore& numbers);
 
+// The same of 8-bit floats, 32 deep: a [16][32], b [columns][32]. e5m2 or e4m3, each of the two.
+struct Kinds8 {
+  bool a_is_e5m2 = false, b_is_e5m2 = false;
+};
+using MultiplyTile8 = void (*)(const std::uint8_t* a, const std::uint8_t* b, float* d, int columns,
+                               Kinds8 kinds, const TensorCore& numbers);
+
 struct LaneTable {
   std::span<const std::span<const Form>> forms;
   MultiplyTile multiply;
+  MultiplyTile8 multiply_8;          // in the tensor cores' own circuit for them
+  MultiplyTile8 multiply_8_widened;  // mma.sync of sm_90, which has none
 };
 const LaneTable& plain_lanes();
 const LaneTable& avx2_lanes();  // only where the processor has it
