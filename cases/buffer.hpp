@@ -18,6 +18,7 @@ namespace tessera::cases {
 inline constexpr std::uint32_t kPoisonF32 = 0x7fc5a5a5;
 inline constexpr std::uint16_t kPoisonF16 = 0x7e5a;
 inline constexpr std::uint16_t kPoisonBf16 = 0x7fe5;
+inline constexpr std::uint8_t kPoisonF8 = 0x7f;  // NaN of both formats, and of one the only one: no outputs
 
 inline void write_poison(unsigned char* to, tessera_dtype dtype, std::size_t elements) {
   const std::size_t size = tessera_dtype_size(dtype);
@@ -26,6 +27,7 @@ inline void write_poison(unsigned char* to, tessera_dtype dtype, std::size_t ele
   if (dtype == TESSERA_F32) std::memcpy(pattern, &kPoisonF32, 4);
   if (dtype == TESSERA_F16) std::memcpy(pattern, &kPoisonF16, 2);
   if (dtype == TESSERA_BF16) std::memcpy(pattern, &kPoisonBf16, 2);
+  if (dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2) pattern[0] = kPoisonF8;
   if (elements == 0) return;
   std::memcpy(to, pattern, size);
   // Copy what is there behind itself until all is filled: big buffers take as long as a memcpy.

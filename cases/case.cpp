@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/codes.hpp"
 #include "cases/masks.hpp"
 #include "cases/sequences.hpp"
 #include "cases/tensors.hpp"
@@ -32,6 +33,12 @@ std::string_view align_name(tessera_align align) {
   return align == TESSERA_ALIGN_TOP_LEFT ? "top-left" : "bottom-right";
 }
 
+tessera_dtype input_dtype(std::string_view name) {
+  for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16, TESSERA_F8E4M3, TESSERA_F8E5M2})
+    if (name == tessera_dtype_name(dtype)) return dtype;
+  return 0;
+}
+
 double elements(std::initializer_list<std::int64_t> sizes) {
   double product = 1;
   for (std::int64_t size : sizes) product *= static_cast<double>(size);
@@ -47,14 +54,14 @@ class Reader {
     const std::size_t equals = w.find('=');
     const bool is_number = w.size() > 1 && std::string_view("bhqkdv").find(w[0]) != std::string_view::npos &&
                            std::string_view("0123456789-+.").find(w[1]) != std::string_view::npos;
-    const bool is_dtype = w == "f32" || w == "f16" || w == "bf16";
+    const bool is_dtype = input_dtype(w) != 0;
     std::string kind(equals != std::string_view::npos ? w.substr(0, equals) : is_number ? w.substr(0, 1) : w);
     if (is_dtype) kind = "dtype";
     if (!seen_.insert(kind).second) return fmt::format("'{}' : {} is given twice", w, kind);
     if (equals != std::string_view::npos) return option(w, kind, w.substr(equals + 1));
     if (is_number) return size(w);
     if (is_dtype) {
-      case_->dtype = w == "f32" ? TESSERA_F32 : w == "f16" ? TESSERA_F16 : TESSERA_BF16;
+      case_->dtype = input_dtype(w);
       return "";
     }
     if (w == "lengths") return case_->key_lengths = true, "";
@@ -62,10 +69,11 @@ class Reader {
     if (w == "sinks") return case_->sinks = true, "";
     if (w == "ragged") return case_->ragged = true, "";
     if (w == "packed") return case_->packed = true, "";
+    if (w == "transposed") return case_->transposed = true, "";
     return fmt::format(
-        "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, causal=, "
-        "align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, packed, pages=, "
-        "prior=, out=",
+        "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, f8e4m3, "
+        "f8e5m2, causal=, align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, "
+        "packed, pages=, prior=, out=, scales=, transposed, precision=",
         w);
   }
 
@@ -97,6 +105,9 @@ class Reader {
     }
     if (std::string why = check_mask(c); !why.empty()) return why;
     if (std::string why = check_sequences(c); !why.empty()) return why;
+    if (std::string why = check_codes(c); !why.empty()) return why;
+    // What the output is anyway needs no word.
+    if (c.output_dtype == usual_output(c)) c.output_dtype = 0;
     return too_large();
   }
 
@@ -170,8 +181,15 @@ class Reader {
       return fmt::format("'{}' : {} must be a whole number of 1 or more", w, kind);
     }
     if (kind == "out") {
-      if (value != "f32") return fmt::format("'{}' : out must be f32; left out, it is the case's dtype", w);
-      return c.output_dtype = TESSERA_F32, "";
+      if (value != "f32" && value != "f16" && value != "bf16")
+        return fmt::format("'{}' : out must be f32, or of 8-bit inputs also f16 or bf16", w);
+      return c.output_dtype = input_dtype(value), "";
+    }
+    if (kind == "scales") return read_scales(w, value, case_);
+    if (kind == "precision") {
+      if (value != "fast" && value != "accurate")
+        return fmt::format("'{}' : precision must be accurate or fast", w);
+      return c.fast = value == "fast", "";
     }
     if (kind == "scale" || kind == "softcap") {
       float* field = kind == "scale" ? &c.scale : &c.softcap;
@@ -192,7 +210,7 @@ class Reader {
     }
     return fmt::format(
         "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=, pages=, "
-        "prior=, out=",
+        "prior=, out=, scales=, precision=",
         w, kind);
   }
 
@@ -232,10 +250,8 @@ class Reader {
 std::string words(const Case& c) {
   std::string out = fmt::format("b{} h{}", c.batch, c.heads);
   if (c.kv_heads != c.heads) out += fmt::format("/{}", c.kv_heads);
-  out += fmt::format(" q{} k{} d{} v{} {}", c.queries, c.keys, c.dim, c.value_dim,
-                     c.dtype == TESSERA_F32   ? "f32"
-                     : c.dtype == TESSERA_F16 ? "f16"
-                                              : "bf16");
+  out +=
+      fmt::format(" q{} k{} d{} v{} {}", c.queries, c.keys, c.dim, c.value_dim, tessera_dtype_name(c.dtype));
   if (c.align != TESSERA_ALIGN_NONE) {
     out += fmt::format(" {}={}", c.right == 0 ? "causal" : "align", align_name(c.align));
     if (c.left != TESSERA_UNBOUNDED || c.right > 0) {
@@ -251,7 +267,7 @@ std::string words(const Case& c) {
   for (const LayoutName& each : kLayouts) {
     if (each.layout == c.layout && c.layout != Layout::bhsd) out += fmt::format(" layout={}", each.name);
   }
-  return out + sequence_words(c);
+  return out + sequence_words(c) + codes_words(c);
 }
 
 std::optional<Case> parse(std::string_view text, std::string* error) {

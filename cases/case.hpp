@@ -3,13 +3,15 @@
 // A case is a shape with options and no memory. It is written as one line of words, in any order:
 //   b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 mask=boolean
 //   lengths alibi sinks layout=bshd ragged packed pages=16 prior=2 out=f32
+//   f8e4m3 scales=block64 transposed precision=fast
 // so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
 // q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
 // mask its shape if that is not the full one (mask=additive:keys), its type if the seed is not to pick one
 // (mask=additive-bf16) and what it holds if that is not noise (mask=boolean:queries-keys:documents700); with
 // :last8 it covers the last 8 keys alone. Of ragged rows, of packed keys and of keys in pages, q and k are
-// the most that a batch entry has: the seed draws how many each has. Words may follow a name from the list
-// and then change it: "canon_1 bf16 layout=bshd".
+// the most that a batch entry has: the seed draws how many each has. Of inputs in 8 bits (f8e4m3, f8e5m2) the
+// output is f16 unless out= says f32 or bf16, and `transposed` turns the values round. Words may follow a
+// name from the list and then change it: "canon_1 bf16 layout=bshd".
 #pragma once
 
 #include <tessera/tessera.h>
@@ -52,6 +54,9 @@ enum class MaskContent {
   bias,       // numbers; nothing hides
 };
 
+// What shares a scale of 8-bit inputs. Of channels the query and the keys have one for each head.
+enum class ScaleKind { none, tensor, head, block64, block128, channel };
+
 struct Case {
   std::string name;   // "mission256", or the words themselves for an unnamed case
   std::string group;  // one of groups(); empty for an unnamed case
@@ -79,7 +84,11 @@ struct Case {
   bool packed = false;      // key_offsets: the same for keys
   std::int64_t page = 0;    // rows of a page, in a pool that has more than the table names; 0: no pages
   std::int64_t priors = 0;  // parts of prior results
-  tessera_dtype output_dtype = 0;  // 0 = dtype
+  tessera_dtype output_dtype = 0;  // 0 = dtype, or f16 where that has 8 bits
+
+  ScaleKind scales = ScaleKind::none;  // of 8-bit inputs, as are the next two
+  bool transposed = false;             // value has its keys side by side
+  bool fast = false;                   // TESSERA_PRECISION_FAST
 
   bool operator==(const Case&) const = default;
 };
@@ -93,7 +102,7 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& named();
 // "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
-// "masks", "edge", "serving".
+// "masks", "edge", "serving", "fp8"; "fp8_prefill" are big ones.
 const std::vector<std::string>& groups();
 // The named case, or nothing; knows the aliases too ("canon_3" is mission512).
 std::optional<Case> find(std::string_view name);

@@ -1,6 +1,7 @@
 // The named cases, written in their own words: name, then the case. Groups "mission" to "cpu" are the
 // shapes people measure, and in "costs" each option stands beside the same shape without it; "few",
-// "options", "edge", "serving" and the generated "pairs" and "masks" are small and there to find mistakes.
+// "options", "edge", "serving", "fp8" and the generated "pairs" and "masks" are small and there to find
+// mistakes.
 #include <cstdlib>
 
 #include "cases/case.hpp"
@@ -252,6 +253,85 @@ constexpr Entry kEntries[] = {
     {"serving", "serving_no_batch", "b0 h4/2 q3 k9 d64 f32 ragged lengths pages=16"},
     {"serving", "serving_no_rows", "b3 h4/2 q0 k9 d64 f32 ragged lengths pages=16"},
     {"serving", "serving_no_keys", "b3 h4/2 q3 k0 d64 f32 ragged lengths pages=16"},
+
+    {"fp8_prefill", "fp8_mission512", "b2 h8 q512 d64 f8e4m3 scales=head"},
+    {"fp8_prefill", "fp8_mission512_fast", "b2 h8 q512 d64 f8e4m3 scales=head transposed precision=fast"},
+    {"fp8_prefill", "fp8_d64_16k", "b1 h32 q16384 d64 f8e4m3 scales=head"},
+    {"fp8_prefill", "fp8_d64_16k_fast", "b1 h32 q16384 d64 f8e4m3 scales=head transposed precision=fast"},
+    {"fp8_prefill", "fp8_d64_16k_causal", "b1 h32 q16384 d64 f8e4m3 scales=head causal=bottom-right"},
+    {"fp8_prefill", "fp8_d64_16k_causal_fast",
+     "b1 h32 q16384 d64 f8e4m3 scales=head transposed precision=fast causal=bottom-right"},
+    {"fp8_prefill", "fp8_d128_16k", "b1 h16 q16384 d128 f8e4m3 scales=head"},
+    {"fp8_prefill", "fp8_d128_16k_fast", "b1 h16 q16384 d128 f8e4m3 scales=head transposed precision=fast"},
+    {"fp8_prefill", "fp8_d128_16k_causal", "b1 h16 q16384 d128 f8e4m3 scales=head causal=bottom-right"},
+    {"fp8_prefill", "fp8_d128_16k_causal_fast",
+     "b1 h16 q16384 d128 f8e4m3 scales=head transposed precision=fast causal=bottom-right"},
+    {"fp8_prefill", "fp8_d256_16k", "b1 h8 q16384 d256 f8e4m3 scales=head"},
+    {"fp8_prefill", "fp8_d256_16k_fast", "b1 h8 q16384 d256 f8e4m3 scales=head transposed precision=fast"},
+    {"fp8_prefill", "fp8_d256_16k_causal", "b1 h8 q16384 d256 f8e4m3 scales=head causal=bottom-right"},
+    {"fp8_prefill", "fp8_d256_16k_causal_fast",
+     "b1 h8 q16384 d256 f8e4m3 scales=head transposed precision=fast causal=bottom-right"},
+    {"fp8_prefill", "fp8_d128_16k_block128_fast",
+     "b1 h16 q16384 d128 f8e4m3 scales=block128 transposed precision=fast"},
+
+    {"fp8", "fp8_plain", "b2 h4 q96 k130 d64 f8e4m3"},
+    {"fp8", "fp8_plain_e5m2", "b2 h4 q96 k130 d64 f8e5m2"},
+    {"fp8", "fp8_tensor", "b2 h4/2 q96 k130 d128 f8e4m3 scales=tensor"},
+    {"fp8", "fp8_head", "b2 h4/2 q96 k130 d64 f8e4m3 scales=head"},
+    {"fp8", "fp8_block64", "b2 h4/2 q130 k200 d128 f8e4m3 scales=block64"},
+    {"fp8", "fp8_block64_e5m2", "b2 h4/2 q130 k200 d64 f8e5m2 scales=block64 out=bf16"},
+    {"fp8", "fp8_block128", "b1 h4/2 q150 k300 d64 f8e4m3 scales=block128 out=f32"},
+    {"fp8", "fp8_channel", "b2 h4/2 q96 k130 d128 f8e4m3 scales=channel"},
+    {"fp8", "fp8_channel_e5m2", "b2 h4/2 q33 k130 d64 f8e5m2 scales=channel layout=padded"},
+    {"fp8", "fp8_transposed", "b2 h4/2 q96 k144 d64 f8e4m3 scales=head transposed"},
+    {"fp8", "fp8_transposed_odd", "b2 h4/2 q65 k129 d72 v40 f8e4m3 scales=channel transposed layout=padded"},
+    {"fp8", "fp8_transposed_bshd", "b2 h4/2 q65 k128 d128 f8e5m2 scales=block64 transposed layout=bshd"},
+    {"fp8", "fp8_fast", "b2 h4/2 q128 k256 d128 f8e4m3 scales=head transposed precision=fast"},
+    {"fp8", "fp8_fast_block",
+     "b1 h4/2 q200 k300 d64 f8e4m3 scales=block64 transposed precision=fast out=bf16"},
+    {"fp8", "fp8_fast_channel",
+     "b1 h4/2 q130 k260 d256 f8e4m3 scales=channel transposed precision=fast causal=bottom-right"},
+    {"fp8", "fp8_fast_f32", "b1 h2 q70 k200 d128 f8e5m2 precision=fast out=f32"},
+    {"fp8", "fp8_d96", "b1 h2 q65 k130 d96 f8e4m3 scales=head causal=bottom-right"},
+    {"fp8", "fp8_d192_v128", "b1 h2 q65 k130 d192 v128 f8e4m3 scales=block64 causal=bottom-right"},
+    {"fp8", "fp8_d256", "b1 h2 q65 k130 d256 f8e4m3 scales=head transposed"},
+    {"fp8", "fp8_d72", "b1 h2 q65 k70 d72 f8e4m3 scales=head"},
+    {"fp8", "fp8_d40", "b1 h2 q65 k70 d40 f8e5m2 scales=tensor"},
+    {"fp8", "fp8_d3", "b2 h2 q33 k37 d3 v5 f8e4m3 scales=channel layout=padded"},
+    {"fp8", "fp8_d8_decode", "b2 h2 q2 k300 d8 v7 f8e4m3 scales=channel transposed"},
+    {"fp8", "fp8_causal_top_left", "b1 h4 q130 k96 d64 f8e4m3 scales=head causal=top-left"},
+    {"fp8", "fp8_window_both_sides",
+     "b1 h4/1 q160 k200 d64 f8e4m3 scales=block64 align=top-left window=17,40"},
+    {"fp8", "fp8_gpt_oss_like",
+     "b1 h8/1 q90 k200 d64 f8e4m3 scales=head causal=bottom-right window=127,0 sinks"},
+    {"fp8", "fp8_gemma_like",
+     "b1 h8/4 q90 k200 d256 f8e5m2 scales=tensor causal=bottom-right window=64,0 softcap=50 scale=0.0625"},
+    {"fp8", "fp8_everything",
+     "b3 h6/2 q65 k130 d72 v40 f8e4m3 scales=block64 transposed causal=bottom-right window=50,0 scale=0.2 "
+     "softcap=20 mask=additive lengths alibi sinks layout=padded"},
+    {"fp8", "fp8_decode", "b2 h8/2 q1 k600 d128 f8e4m3 scales=head lengths"},
+    {"fp8", "fp8_decode_block", "b2 h8/2 q1 k900 d128 f8e4m3 scales=block128 sinks"},
+    {"fp8", "fp8_decode_long", "b1 h8/1 q1 k4500 d64 f8e5m2 scales=channel"},
+    {"fp8", "fp8_one_key", "b2 h4/2 q9 k1 d64 f8e4m3 scales=channel transposed"},
+    {"fp8", "fp8_one_by_one", "b1 h1 q1 k1 d1 f8e4m3 scales=tensor"},
+    {"fp8", "fp8_no_keys", "b2 h2 q5 k0 d64 f8e4m3 scales=head sinks"},
+    {"fp8", "fp8_pages_16", "b4 h8/2 q1 k300 d128 f8e4m3 scales=head lengths ragged pages=16"},
+    {"fp8", "fp8_pages_16_channel",
+     "b4 h8/2 q5 k200 d64 f8e4m3 scales=channel causal=bottom-right lengths ragged pages=16 transposed"},
+    {"fp8", "fp8_pages_64",
+     "b3 h4/2 q33 k300 d64 f8e4m3 scales=block64 causal=bottom-right lengths pages=64"},
+    {"fp8", "fp8_pages_192",
+     "b3 h4/2 q70 k300 d72 f8e5m2 scales=block64 causal=bottom-right lengths ragged pages=192 out=bf16"},
+    {"fp8", "fp8_pages_1",
+     "b4 h4/2 q3 k70 d64 f8e4m3 scales=head causal=bottom-right ragged lengths pages=1"},
+    {"fp8", "fp8_packed", "b4 h4/2 q70 d64 f8e4m3 scales=block64 causal=bottom-right ragged packed"},
+    {"fp8", "fp8_packed_transposed",
+     "b5 h2 q40 k90 d72 f8e4m3 scales=block128 causal=bottom-right ragged packed layout=bshd transposed"},
+    {"fp8", "fp8_packed_keys", "b3 h4/2 q9 k130 d128 f8e5m2 scales=block64 packed"},
+    {"fp8", "fp8_prior", "b4 h8/2 q5 k90 d64 f8e4m3 scales=head ragged lengths pages=16 prior=2"},
+    {"fp8", "fp8_prior_bf16", "b3 h4/2 q7 k40 d64 f8e4m3 scales=block64 ragged packed prior=2 out=bf16"},
+    {"fp8", "fp8_tree",
+     "b4 h8/2 q8 k200 d128 f8e4m3 scales=head lengths ragged pages=16 mask=boolean:queries-keys:last8"},
 };
 
 struct Alias {
@@ -278,15 +358,16 @@ const std::vector<Case>& named() {
     for (const Generated& entry : pair_list()) add("pairs", "pair_" + entry.name, entry.words);
     for (const Generated& entry : mask_list()) add("masks", "mask_" + entry.name, entry.words);
     for (const Generated& entry : serving_list()) add("serving", "serving_" + entry.name, entry.words);
+    for (const Generated& entry : fp8_list()) add("fp8", "fp8_" + entry.name, entry.words);
     return cases;
   }();
   return list;
 }
 
 const std::vector<std::string>& groups() {
-  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",
-                                                "costs",   "cpu",       "few",     "options",
-                                                "pairs",   "masks",     "edge",    "serving"};
+  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",     "costs",
+                                                "cpu",     "few",       "options", "pairs",      "masks",
+                                                "edge",    "serving",   "fp8",     "fp8_prefill"};
   return list;
 }
 

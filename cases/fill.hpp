@@ -98,7 +98,7 @@ void fill_with(const tessera_tensor& t, const Random& random, F value) {
       const std::int64_t at = row_offset(t, r);
       for (std::int64_t c = 0; c < columns; ++c) {
         const double draw = static_cast<double>(random.normal(static_cast<std::uint64_t>(r * columns + c)));
-        oracle::store(t.data, t.dtype, at + c, value(r, c, draw));
+        oracle::store(t.data, t.dtype, at + c * t.strides[3], value(r, c, draw));
       }
     }
   });
@@ -106,7 +106,7 @@ void fill_with(const tessera_tensor& t, const Random& random, F value) {
 
 inline void fill_normal(const tessera_tensor& t, const Random& random, double factor) {
   const std::int64_t elements = t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
-  if (elements < 65536) {
+  if (elements < 65536 || t.strides[3] != 1) {
     fill_with(t, random, [=](std::int64_t, std::int64_t, double draw) { return factor * draw; });
     return;
   }
@@ -121,6 +121,9 @@ inline void fill_normal(const tessera_tensor& t, const Random& random, double fa
   };
   if (t.dtype == TESSERA_F32) {
     std::vector<float> table;
+    converted(&table);
+  } else if (tessera_dtype_size(t.dtype) == 1) {
+    std::vector<std::uint8_t> table;
     converted(&table);
   } else {
     std::vector<std::uint16_t> table;

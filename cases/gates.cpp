@@ -12,6 +12,7 @@
 #include "cases/gpu_gates.hpp"
 #include "cases/random.hpp"
 #include "core/kernel.hpp"
+#include "core/plan.hpp"
 
 namespace tessera::cases {
 namespace {
@@ -50,22 +51,26 @@ std::vector<oracle::Row> rows_to_judge(const Instance& instance) {
 }
 
 struct Judges {
-  oracle::Result truth, plain;
+  oracle::Result truth;
+  std::vector<oracle::Result> plain;  // one for each arithmetic
 };
 
 void append(std::vector<double>* to, const std::vector<double>& more) {
   to->insert(to->end(), more.begin(), more.end());
 }
 
-// Both judges over the rows, several threads side by side.
-Judges ask_judges(const tessera_attention& problem, const std::vector<oracle::Row>& rows) {
+// All judges over the rows, several threads side by side.
+Judges ask_judges(const tessera_attention& problem, const std::vector<oracle::Row>& rows,
+                  const std::vector<oracle::Arithmetic>& arithmetics) {
   const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
   const std::size_t parts = rows.size() < 64 ? 1 : cores;
   std::vector<Judges> part(parts);
   const auto work = [&](std::size_t n) {
     const std::size_t first = rows.size() * n / parts, last = rows.size() * (n + 1) / parts;
     const std::span<const oracle::Row> mine(rows.data() + first, last - first);
-    part[n] = {oracle::attend(problem, mine), oracle::plain(problem, mine)};
+    part[n].truth = oracle::attend(problem, mine);
+    for (const oracle::Arithmetic arithmetic : arithmetics)
+      part[n].plain.push_back(oracle::plain(problem, mine, arithmetic));
   };
   std::vector<std::thread> threads;
   for (std::size_t n = 1; n < parts; ++n) threads.emplace_back(work, n);
@@ -78,8 +83,10 @@ Judges ask_judges(const tessera_attention& problem, const std::vector<oracle::Ro
     append(&all.truth.lse, part[n].truth.lse);
     append(&all.truth.output_sensitivity, part[n].truth.output_sensitivity);
     append(&all.truth.lse_sensitivity, part[n].truth.lse_sensitivity);
-    append(&all.plain.output, part[n].plain.output);
-    append(&all.plain.lse, part[n].plain.lse);
+    for (std::size_t a = 0; a < arithmetics.size(); ++a) {
+      append(&all.plain[a].output, part[n].plain[a].output);
+      append(&all.plain[a].lse, part[n].plain[a].lse);
+    }
   }
   return all;
 }
@@ -116,11 +123,63 @@ struct Comparison {
   }
 };
 
-double tolerance_of(const tessera_device& device) {
-  if (device.kernel == nullptr) return 0;
+// The kernel that was asked for, or that the plan takes; null if it cannot be told.
+const core::Kernel* kernel_of(const tessera_attention& problem, const tessera_device& device) {
   for (const core::Kernel& kernel : core::kernels())
-    if (kernel.device == device.kind && kernel.name == device.kernel) return kernel.tolerance;
-  return 0;
+    if (device.kernel != nullptr && kernel.device == device.kind && kernel.name == device.kernel)
+      return &kernel;
+  core::Problem valid;
+  core::Plan plan;
+  const bool planned = device.kernel == nullptr && core::validate(problem, &valid).ok() &&
+                       core::check_device(device).ok() && core::plan(valid, device, &plan).ok();
+  return planned ? plan.kernel : nullptr;
+}
+
+oracle::Arithmetic oracle_arithmetic(core::Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case core::Arithmetic::fp8_accurate:
+      return oracle::Arithmetic::fp8_accurate;
+    case core::Arithmetic::fp8_fast:
+      return oracle::Arithmetic::fp8_fast;
+    default:
+      return oracle::Arithmetic::f32;
+  }
+}
+
+// How a result of this device is judged.
+struct Ruler {
+  double tolerance = 0;
+  oracle::Arithmetic arithmetic = oracle::Arithmetic::f32;
+
+  Ruler(const tessera_attention& problem, const tessera_device& device) {
+    const core::Kernel* const kernel = kernel_of(problem, device);
+    core::Problem valid;
+    if (kernel == nullptr) return;
+    if (device.kernel != nullptr) tolerance = kernel->tolerance;
+    if (core::validate(problem, &valid).ok()) arithmetic = oracle_arithmetic(kernel->arithmetic_of(valid));
+  }
+};
+
+// Float arithmetic, and what else kernels of the library have on the problem.
+std::vector<oracle::Arithmetic> arithmetics_of(const tessera_attention& problem) {
+  std::vector<oracle::Arithmetic> all = {oracle::Arithmetic::f32};
+  core::Problem valid;
+  if (!core::validate(problem, &valid).ok()) return all;
+  for (const core::Kernel& kernel : core::kernels()) {
+    const oracle::Arithmetic one = oracle_arithmetic(kernel.arithmetic_of(valid));
+    const bool known = std::find(all.begin(), all.end(), one) != all.end();
+    if (!known && kernel.supports(valid).ok()) all.push_back(one);
+  }
+  return all;
+}
+
+Bounds bounds_of(tessera_dtype dtype, const oracle::Result& plain, const oracle::Result& truth) {
+  Bounds b;
+  b.plain_output_error = largest_distance(plain.output, truth.output);
+  b.plain_lse_error = largest_distance(plain.lse, truth.lse);
+  b.output_bound = bounds(dtype, b.plain_output_error, truth.output, truth.output_sensitivity);
+  b.lse_bound = bounds(TESSERA_F32, b.plain_lse_error, truth.lse, truth.lse_sensitivity);
+  return b;
 }
 
 std::string place(const Comparison& c, const Expected& e, std::size_t n) {
@@ -199,14 +258,16 @@ std::vector<double> of_rows(const tessera_attention& p, const tessera_tensor& t,
   return out;
 }
 
-std::string check_values(const Instance& instance, const Expected& e, double tolerance, Verdict* verdict) {
+std::string check_values(const Instance& instance, const Expected& e, const Ruler& ruler, Verdict* verdict) {
   const Case& c = instance.shape();
   const tessera_attention& p = instance.problem();
+  const double tolerance = ruler.tolerance;
+  const Bounds& held_to = e.bounds(ruler.arithmetic);
   const std::vector<double> output = of_rows(p, p.output, e);
-  const Comparison outputs{"output",       p.output.dtype, c.value_dim, output,
-                           e.truth.output, e.output_bound, tolerance};
+  const Comparison outputs{"output",       p.output.dtype,       c.value_dim, output,
+                           e.truth.output, held_to.output_bound, tolerance};
   const std::vector<double> lse = p.lse.data != nullptr ? of_rows(p, p.lse, e) : e.truth.lse;
-  const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, e.lse_bound, tolerance};
+  const Comparison lses{"lse", TESSERA_F32, 1, lse, e.truth.lse, held_to.lse_bound, tolerance};
 
   if (std::string why = check_nonfinite(outputs, e); !why.empty()) return why;
   if (std::string why = check_nonfinite(lses, e); !why.empty()) return why;
@@ -231,8 +292,8 @@ std::string run(Instance& instance, const tessera_device& device, const Attend& 
 std::string all_gates(Instance& instance, const Expected& expected, const tessera_device& device,
                       const Attend& attend, Verdict* verdict) {
   if (std::string why = run(instance, device, attend); !why.empty()) return why;
-  if (std::string why = check_values(instance, expected, tolerance_of(device), verdict); !why.empty())
-    return why;
+  const Ruler ruler(instance.problem(), device);
+  if (std::string why = check_values(instance, expected, ruler, verdict); !why.empty()) return why;
 
   const std::vector<unsigned char> first = instance.output_bytes();
   if (std::string why = run(instance, device, attend); !why.empty()) return "second run: " + why;
@@ -267,14 +328,27 @@ std::string reproduce_command(const Instance& instance, const tessera_device& de
 Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows) {
   Expected e;
   e.rows = std::move(rows);
-  Judges judges = ask_judges(problem, e.rows);
+  const std::vector<oracle::Arithmetic> arithmetics = arithmetics_of(problem);
+  Judges judges = ask_judges(problem, e.rows, arithmetics);
   e.truth = std::move(judges.truth);
-  e.plain_output_error = largest_distance(judges.plain.output, e.truth.output);
-  e.plain_lse_error = largest_distance(judges.plain.lse, e.truth.lse);
-  e.output_bound =
-      bounds(problem.output.dtype, e.plain_output_error, e.truth.output, e.truth.output_sensitivity);
-  e.lse_bound = bounds(TESSERA_F32, e.plain_lse_error, e.truth.lse, e.truth.lse_sensitivity);
+  for (std::size_t a = 0; a < arithmetics.size(); ++a) {
+    Bounds bounds = bounds_of(problem.output.dtype, judges.plain[a], e.truth);
+    if (arithmetics[a] == oracle::Arithmetic::f32)
+      static_cast<Bounds&>(e) = std::move(bounds);
+    else
+      e.others.emplace_back(arithmetics[a], std::move(bounds));
+  }
   return e;
+}
+
+const Bounds& Expected::bounds(oracle::Arithmetic arithmetic) const {
+  for (const auto& [other, its_bounds] : others)
+    if (other == arithmetic) return its_bounds;
+  return *this;
+}
+
+oracle::Arithmetic arithmetic_of(const tessera_attention& problem, const tessera_device& device) {
+  return Ruler(problem, device).arithmetic;
 }
 
 Expected expect(const Instance& instance) { return expect(instance.problem(), rows_to_judge(instance)); }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cases/buffer.hpp"
+#include "cases/codes.hpp"
 #include "cases/fill.hpp"
 #include "cases/masks.hpp"
 #include "cases/random.hpp"
@@ -56,12 +57,14 @@ struct Instance::Impl {
   void fill_head_floats();
   void fill_mask();
   void fill_rows();
+  void fill_codes(const tessera_tensor& t, const tessera_tensor& scales, Stream stream, double factor);
   void make_dominant();
   void make_nonfinite();
   bool hidden_from_all(std::int64_t b, std::int64_t j) const;
   // At is where a row begins; -1: there is no such row.
   void set_row(const tessera_tensor& t, std::int64_t at, double value) {
-    for (std::int64_t d = 0; at >= 0 && d < t.shape[3]; ++d) oracle::store(t.data, t.dtype, at + d, value);
+    for (std::int64_t d = 0; at >= 0 && d < t.shape[3]; ++d)
+      oracle::store(t.data, t.dtype, at + d * t.strides[3], value);
   }
 };
 
@@ -144,15 +147,17 @@ void Instance::Impl::fill_rows() {
     query_key_factor = std::min(1000.0, std::sqrt(1e4 / per_unit));
   }
   const struct {
-    const tessera_tensor& tensor;
+    const tessera_tensor &tensor, &scales;
     Stream stream;
     double factor;
-  } parts[] = {{problem.query, kQuery, query_key_factor},
-               {problem.key, kKey, query_key_factor},
-               {problem.value, kValue, 1.0}};
+  } parts[] = {{problem.query, problem.query_scales, kQuery, query_key_factor},
+               {problem.key, problem.key_scales, kKey, query_key_factor},
+               {problem.value, problem.value_scales, kValue, 1.0}};
   for (const auto& part : parts) {
     const Random draws = random(part.stream);
-    if (input == Input::equal) {
+    if (of_codes(c)) {
+      fill_codes(part.tensor, part.scales, part.stream, part.factor);
+    } else if (input == Input::equal) {
       fill_with(part.tensor, draws, [](std::int64_t, std::int64_t, double) { return 0.75; });
     } else if (input == Input::tiny) {
       // Rows in turn around the smallest normal number and well inside the subnormal ones.
@@ -166,25 +171,46 @@ void Instance::Impl::fill_rows() {
   }
 }
 
+// Numbers as other dtypes have them, divided by their scales and rounded as a quantiser does; but tiny ones
+// are tiny as codes.
+void Instance::Impl::fill_codes(const tessera_tensor& t, const tessera_tensor& scales, Stream stream,
+                                double factor) {
+  if (scales.rank > 0) {
+    const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
+    fill_scales(scales, draws, c.dtype, factor, input == Input::equal);
+  }
+  const ScaleOf scale_of(t, scales, problem.scale_rows);
+  const double least = c.dtype == TESSERA_F8E4M3 ? 0x1p-6 : 0x1p-14;
+  fill_with(t, random(stream), [&](std::int64_t row, std::int64_t column, double draw) {
+    if (input == Input::tiny) return draw * least * (row % 2 == 0 ? 1 : 0.25);
+    const double number = input == Input::equal ? 0.75 : factor * draw;
+    return saturated(c.dtype, number / scale_of(row, column));
+  });
+}
+
 // Queries share a direction of +-1, and one key per head points along it: its score is about 50.
 void Instance::Impl::make_dominant() {
   const Random choices = random(kChoices);
   const auto along = [&](std::int64_t d) {
     return choices.word(1000 + static_cast<std::uint64_t>(d)) % 2 == 0 ? 1.0 : -1.0;
   };
-  fill_with(problem.query, random(kQuery),
-            [&](std::int64_t, std::int64_t d, double draw) { return along(d) + 0.25 * draw; });
+  const ScaleOf query_scale(problem.query, problem.query_scales, problem.scale_rows);
+  fill_with(problem.query, random(kQuery), [&](std::int64_t r, std::int64_t d, double draw) {
+    return saturated(c.dtype, (along(d) + 0.25 * draw) / query_scale(r, d));
+  });
   if (c.keys == 0) return;
   // At a scale of 0 no key can dominate; a long one would only overflow.
   const double per_unit = scale() * static_cast<double>(c.dim);
   const double length = per_unit == 0 ? 1.0 : std::clamp(50 / per_unit, -1000.0, 1000.0);
   const tessera_tensor& key = problem.key;
+  const ScaleOf key_scale(key, problem.key_scales, problem.scale_rows);
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t h = 0; h < c.kv_heads; ++h) {
       const std::int64_t j = choices.below(100000 + static_cast<std::uint64_t>(b * c.kv_heads + h), c.keys);
       const std::int64_t at = sequences.key_at(key, b, h, j);
+      const double scale = at < 0 ? 1 : key_scale(sequences.key_row(key, b, h, j), 0);
       for (std::int64_t d = 0; at >= 0 && d < c.dim; ++d)
-        oracle::store(key.data, key.dtype, at + d, length * along(d));
+        oracle::store(key.data, key.dtype, at + d, saturated(c.dtype, length * along(d) / scale));
     }
   }
 }
@@ -215,7 +241,8 @@ void Instance::Impl::make_nonfinite() {
     const tessera_tensor& v = problem.value;
     const std::int64_t j = choices.below(200, c.keys), d = choices.below(201, c.value_dim);
     if (const std::int64_t at = sequences.key_at(v, 0, 0, j); at >= 0)
-      oracle::store(v.data, v.dtype, at + d, choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
+      oracle::store(v.data, v.dtype, at + d * v.strides[3],
+                    choices.word(202) % 2 == 0 ? kInfinity : -kInfinity);
   }
   // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
   const tessera_tensor& k = problem.key;

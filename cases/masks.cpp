@@ -126,7 +126,7 @@ double mask_elements(const Case& c) {
 tessera_dtype mask_dtype(const Case& c, std::uint64_t seed) {
   if (c.mask_type == MaskType::boolean) return TESSERA_BOOL;
   if (c.mask_dtype != 0) return c.mask_dtype;
-  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, c.dtype};
+  const tessera_dtype floats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, usual_output(c)};
   return floats[Random(seed, kChoices).word(2) % 4];
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "cases/random.hpp"
 
@@ -78,6 +79,35 @@ constexpr OptionWords kBatchWords[] = {
 constexpr std::string_view kServingShapes[] = {"q1 k300 d128", "q5 k129 d64", "q33 k90 d64", "q3 k65 d256",
                                                "q70 k70 d72"};
 
+constexpr std::string_view kScaleWords[] = {
+    "", " scales=tensor", " scales=head", " scales=block64", " scales=block128", " scales=channel"};
+constexpr std::string_view kTransposedWords[] = {"", " transposed", " transposed precision=fast"};
+constexpr std::string_view kOutputWords[] = {"", " out=f32", " out=bf16"};
+constexpr std::string_view kPairShapes[] = {"q65 k129 d64", "q129 k128 d128", "q64 k150 d256"};
+constexpr OptionWords kCodeShapes[] = {
+    {"", "b2 h2/1 q65 k129 d64"},
+    {"_wide", "b2 h2/1 q70 k200 d128"},
+    {"_decode", "b2 h4/1 q1 k300 d128"},
+    {"_pages", "b3 h4/2 q5 k129 d64 ragged pages=64"},
+};
+
+// Every pair of options with inputs of 8 bits.
+std::vector<Generated> fp8_pair_list() {
+  std::vector<Generated> list;
+  for (std::size_t a = 0; a < std::size(kOptionWords); ++a) {
+    for (std::size_t b = a + 1; b < std::size(kOptionWords); ++b) {
+      const OptionWords &first = kOptionWords[a], &second = kOptionWords[b];
+      if (first.name == "boolean" && second.name == "additive") continue;
+      const std::size_t n = list.size();
+      list.push_back(
+          {fmt::format("{}_{}", first.name, second.name),
+           fmt::format("b2 h2/1 {} {} {}{}", picked(kPairShapes, n, 5), n % 2 == 0 ? "f8e4m3" : "f8e5m2",
+                       both(first, second), picked(kScaleWords, n, 6))});
+    }
+  }
+  return list;
+}
+
 }  // namespace
 
 std::vector<Generated> pair_list() {
@@ -117,6 +147,22 @@ std::vector<Generated> mask_list() {
     for (const char* lowest : {"", ":lowest"})
       for (const std::string_view type : kAdditiveWords) add(type, picked(shapes, list.size(), 0), lowest);
   }
+  return list;
+}
+
+std::vector<Generated> fp8_list() {
+  std::vector<Generated> list;
+  for (const OptionWords& option : kOptionWords) {
+    for (const OptionWords& shape : kCodeShapes) {
+      const std::size_t n = list.size();
+      const std::string_view align = option.name == "alibi" ? " align=bottom-right" : "";
+      list.push_back({fmt::format("{}{}", option.name, shape.name),
+                      fmt::format("{} {} {}{}{}{}{}", shape.words, n % 3 == 2 ? "f8e5m2" : "f8e4m3",
+                                  option.words, align, picked(kScaleWords, n, 7),
+                                  picked(kTransposedWords, n, 8), picked(kOutputWords, n, 9))});
+    }
+  }
+  for (Generated& pair : fp8_pair_list()) list.push_back(std::move(pair));
   return list;
 }
 

@@ -1,4 +1,4 @@
-// The groups "pairs" and "masks" of the case list; see option_lists.cpp.
+// The generated cases of the list; see option_lists.cpp.
 #pragma once
 
 #include <string>
@@ -18,5 +18,7 @@ std::vector<Generated> pair_list();
 std::vector<Generated> mask_list();
 // Every way to lay out a batch with every option.
 std::vector<Generated> serving_list();
+// Every option on 8-bit inputs, with scales of every kind.
+std::vector<Generated> fp8_list();
 
 }  // namespace tessera::cases

@@ -21,7 +21,8 @@ enum Stream : std::uint64_t {
   kSinks,
   kChoices,
   kPages,
-  kPrior
+  kPrior,
+  kScales  // and the next two: of query, key and value
 };
 
 // The output function of SplitMix64: a bijection that turns a counter into noise.

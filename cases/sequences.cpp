@@ -64,7 +64,7 @@ void fill_offsets(const tessera_tensor& t, const Random& draws, std::uint64_t st
 }
 
 void set_elements(const tessera_tensor& t, std::int64_t at, std::int64_t count, double value) {
-  for (std::int64_t d = 0; d < count; ++d) oracle::store(t.data, t.dtype, at + d, value);
+  for (std::int64_t d = 0; d < count; ++d) oracle::store(t.data, t.dtype, at + d * t.strides[3], value);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ std::string sequence_words(const Case& c) {
   if (c.packed) out += " packed";
   if (c.page > 0) out += fmt::format(" pages={}", c.page);
   if (c.priors > 0) out += fmt::format(" prior={}", c.priors);
-  if (c.output_dtype == TESSERA_F32) out += " out=f32";
+  if (c.output_dtype != 0) out += fmt::format(" out={}", tessera_dtype_name(c.output_dtype));
   return out;
 }
 
@@ -132,19 +132,23 @@ std::int64_t Sequences::query_at(const tessera_tensor& t, std::int64_t b, std::i
   return entry * t.strides[0] + h * t.strides[1] + row * t.strides[2];
 }
 
+Sequences::Stored Sequences::stored(std::int64_t b, std::int64_t j) const {
+  if (case_.packed)
+    return j >= key_length(b) ? Stored{-1, 0} : Stored{0, whole_at(problem_.key_offsets, b) + j};
+  if (case_.page > 0) return {table_at(problem_.page_table, b, j / case_.page), j % case_.page};
+  return {b, j};
+}
+
 std::int64_t Sequences::key_at(const tessera_tensor& t, std::int64_t b, std::int64_t h,
                                std::int64_t j) const {
-  std::int64_t entry = b, row = j;
-  if (case_.packed) {
-    if (j >= key_length(b)) return -1;
-    entry = 0;
-    row = whole_at(problem_.key_offsets, b) + j;
-  } else if (case_.page > 0) {
-    entry = table_at(problem_.page_table, b, j / case_.page);
-    row = j % case_.page;
-    if (entry < 0) return -1;
-  }
-  return entry * t.strides[0] + h * t.strides[1] + row * t.strides[2];
+  const auto [entry, row] = stored(b, j);
+  return entry < 0 ? -1 : entry * t.strides[0] + h * t.strides[1] + row * t.strides[2];
+}
+
+std::int64_t Sequences::key_row(const tessera_tensor& t, std::int64_t b, std::int64_t h,
+                                std::int64_t j) const {
+  const auto [entry, row] = stored(b, j);
+  return entry < 0 ? -1 : (entry * t.shape[1] + h) * t.shape[2] + row;
 }
 
 Sequences::Span Sequences::seen(std::int64_t b) const {
@@ -200,6 +204,22 @@ void Sequences::fill_priors(std::uint64_t seed, bool equal) const {
   }
 }
 
+// NaN for the scales of pages that no entry has.
+void Sequences::poison_scales() const {
+  if (case_.page == 0) return;
+  std::vector<bool> used(static_cast<std::size_t>(pool_pages(case_)));
+  for (std::int64_t b = 0; b < case_.batch; ++b)
+    for (std::int64_t n = 0; n < table_pages(case_); ++n)
+      if (const std::int32_t page = table_at(problem_.page_table, b, n); page >= 0)
+        used[static_cast<std::size_t>(page)] = true;
+  for (const tessera_tensor* t : {&problem_.key_scales, &problem_.value_scales}) {
+    if (t->rank == 0 || t->shape[0] == 1) continue;
+    for (std::int64_t r = 0, rows = t->shape[0] * t->shape[1] * t->shape[2]; r < rows; ++r)
+      if (!used[static_cast<std::size_t>(r / t->shape[2] / t->shape[1])])
+        set_elements(*t, row_offset(*t, r), t->shape[3], kUnused);
+  }
+}
+
 // NaN in the tails of last pages, in pages that no entry has, in keys and rows of no entry.
 void Sequences::poison_unused() const {
   const Case& c = case_;
@@ -219,6 +239,7 @@ void Sequences::poison_unused() const {
         set_elements(*t, row_offset(*t, r), t->shape[3], kUnused);
     }
   }
+  poison_scales();
   if (!c.ragged) return;
   const std::int64_t begin = whole_at(problem_.query_offsets, 0),
                      end = whole_at(problem_.query_offsets, c.batch);

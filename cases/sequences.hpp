@@ -21,7 +21,13 @@ std::int64_t tensor_rows(const Case& c);
 std::int64_t table_pages(const Case& c);
 std::int64_t pool_pages(const Case& c);
 std::int64_t key_capacity(const Case& c);
-inline tessera_dtype output_dtype(const Case& c) { return c.output_dtype == 0 ? c.dtype : c.output_dtype; }
+// Where no word says it.
+inline tessera_dtype usual_output(const Case& c) {
+  return c.dtype == TESSERA_F8E4M3 || c.dtype == TESSERA_F8E5M2 ? TESSERA_F16 : c.dtype;
+}
+inline tessera_dtype output_dtype(const Case& c) {
+  return c.output_dtype == 0 ? usual_output(c) : c.output_dtype;
+}
 
 std::string sequence_words(const Case& c);
 // Empty, or what the words do not agree on.
@@ -42,6 +48,9 @@ class Sequences {
                                       std::int64_t i) const;
   [[nodiscard]] std::int64_t key_at(const tessera_tensor& t, std::int64_t b, std::int64_t h,
                                     std::int64_t j) const;
+  // The same as a number of the tensor's rows, counted through its first three sizes.
+  [[nodiscard]] std::int64_t key_row(const tessera_tensor& t, std::int64_t b, std::int64_t h,
+                                     std::int64_t j) const;
   // Keys of entry b that the band leaves visible to some row.
   struct Span {
     std::int64_t begin, end;
@@ -55,6 +64,12 @@ class Sequences {
   void poison_unused() const;
 
  private:
+  struct Stored {
+    std::int64_t entry, row;  // entry -1: there is no such key
+  };
+  [[nodiscard]] Stored stored(std::int64_t b, std::int64_t j) const;
+  void poison_scales() const;
+
   const Case& case_;
   const tessera_attention& problem_;
 };

@@ -1,5 +1,6 @@
 #include "cases/tensors.hpp"
 
+#include "cases/codes.hpp"
 #include "cases/fill.hpp"
 #include "cases/masks.hpp"
 #include "cases/random.hpp"
@@ -48,6 +49,7 @@ tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
                                               : make_tensor(TESSERA_F32, {c.heads});
   if (c.sinks) p.sinks = make_tensor(TESSERA_F32, {c.heads});
   add_sequence_tensors(c, seed, &p);
+  add_code_tensors(c, seed, &p);
   return p;
 }
 

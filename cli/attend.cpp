@@ -29,7 +29,8 @@ and lse, and may share one file.
 Shapes: query [batch, heads, queries, dim], key [batch, kv_heads, keys, dim], value [batch, kv_heads, keys,
 value_dim]; [heads, rows, dim] and [rows, dim] stand for one batch entry and one head. --layout bshd has the
 rows before the heads. The output has the rank and layout of the query; lse is [batch, heads, queries].
-Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it).
+Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it); of query, key and value
+also float8_e4m3fn and float8_e5m2 (in .npy: bytes, with --dtype), each code times its scale.
 
 Examples:
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --causal bottom-right
@@ -57,9 +58,10 @@ struct Outcome {
 // Rename or not, an output over an input is more often a slip than a wish.
 void refuse_overwriting_inputs(const Flags& flags) {
   for (const std::string* output : {&flags.output, &flags.lse}) {
-    for (const std::string* input : {&flags.query, &flags.key, &flags.value, &flags.mask, &flags.key_lengths,
-                                     &flags.alibi, &flags.sinks, &flags.query_offsets, &flags.key_offsets,
-                                     &flags.page_table, &flags.prior_output, &flags.prior_lse}) {
+    for (const std::string* input :
+         {&flags.query, &flags.key, &flags.value, &flags.mask, &flags.key_lengths, &flags.alibi, &flags.sinks,
+          &flags.query_offsets, &flags.key_offsets, &flags.page_table, &flags.prior_output, &flags.prior_lse,
+          &flags.query_scales, &flags.key_scales, &flags.value_scales}) {
       if (output->empty() || input->empty()) continue;
       const std::string path = files::locate(*output).path;
       if (files::same_file(path, files::locate(*input).path)) {
@@ -91,7 +93,8 @@ Outcome compute(const AttendProblem& p, const tessera_device& device, const Flag
   else
     stop_unless_ok(tessera_attend(&p.problem, &device));
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  if (flags.check || flags.check_all) outcome.check = check_against_oracle(p.problem, flags.check_all);
+  if (flags.check || flags.check_all)
+    outcome.check = check_against_oracle(p.problem, flags.check_all, device);
   return outcome;
 }
 
@@ -101,7 +104,7 @@ Json tensor_json(const files::Tensor& t) {
 
 void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   Json json = {{"verb", "attend"}};
-  const std::array<std::pair<const char*, const files::Tensor*>, 14> tensors = {
+  const std::array<std::pair<const char*, const files::Tensor*>, 17> tensors = {
       {{"query", &p.query},
        {"key", &p.key},
        {"value", &p.value},
@@ -114,6 +117,9 @@ void print_as_json(const AttendProblem& p, const Outcome& outcome) {
        {"page_table", &p.page_table},
        {"prior_output", &p.prior_output},
        {"prior_lse", &p.prior_lse},
+       {"query_scales", &p.query_scales},
+       {"key_scales", &p.key_scales},
+       {"value_scales", &p.value_scales},
        {"output", &p.output},
        {"lse", &p.lse}}};
   for (const auto& [name, tensor] : tensors) {
@@ -210,8 +216,23 @@ void add_attend(CLI::App& app, int* exit_code) {
                    "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
       ->check(CLI::IsMember({"bhsd", "bshd"}))
       ->capture_default_str();
-  verb->add_option("--dtype", flags->dtype, "What 16-bit elements of no stated float type are: f16, bf16")
-      ->check(CLI::IsMember({"f16", "bf16"}));
+  verb->add_option(
+          "--dtype", flags->dtype,
+          "What elements of no stated float type are: of 16 bits f16 or bf16, bytes f8e4m3 or f8e5m2")
+      ->check(CLI::IsMember({"f16", "bf16", "f8e4m3", "f8e5m2"}));
+  verb->add_option("--output-dtype", flags->output_dtype,
+                   "Of the output: the query's or f32; of 8-bit inputs f16, bf16 or f32")
+      ->check(CLI::IsMember({"f16", "bf16", "f32"}));
+  file_name(verb->add_option("--query-scales", flags->query_scales,
+                             "Of 8-bit inputs, float32: one number, or [batch, heads, blocks, 1]"));
+  file_name(verb->add_option("--key-scales", flags->key_scales, "The same for the key"));
+  file_name(verb->add_option("--value-scales", flags->value_scales,
+                             "The same for the value, or [batch, heads, 1, dim]"));
+  verb->add_option("--scale-rows", flags->scale_rows,
+                   "Rows of a block of scales: 64, 128, or 0 for no blocks")
+      ->type_name("N");
+  verb->add_option("--precision", flags->precision, "Of 8-bit inputs: fast allows weights of 8 bits")
+      ->check(CLI::IsMember({"accurate", "fast"}));
   verb->add_flag("--convert", flags->convert, "Round float64 inputs to float32");
   verb->add_option("--causal", flags->causal, "Causal, the queries placed top-left or bottom-right")
       ->check(aligns);

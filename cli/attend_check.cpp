@@ -59,31 +59,33 @@ void count(const Compared& e, tessera_dtype dtype, std::string_view tensor, cons
 }
 
 // Each portion's bounds hold its own plain error; the problem's is the largest of them.
-void compare(const tessera_attention& p, const cases::Expected& e, double plain_output_error,
-             double plain_lse_error, AttendCheck* check) {
+void compare(const tessera_attention& p, const cases::Expected& e, const cases::Bounds& bounds,
+             double plain_output_error, double plain_lse_error, AttendCheck* check) {
   const std::int64_t columns = p.output.shape[3];
-  const double more_output = 2 * (plain_output_error - e.plain_output_error);
-  const double more_lse = 2 * (plain_lse_error - e.plain_lse_error);
+  const double more_output = 2 * (plain_output_error - bounds.plain_output_error);
+  const double more_lse = 2 * (plain_lse_error - bounds.plain_lse_error);
   for (std::size_t r = 0; r < e.rows.size(); ++r) {
     const oracle::Row& row = e.rows[r];
     const std::int64_t begin = oracle::row_offset(p, p.output, row);
     for (std::int64_t d = 0; d < columns; ++d) {
       const std::size_t at = r * static_cast<std::size_t>(columns) + static_cast<std::size_t>(d);
       const double got = oracle::load(p.output.data, p.output.dtype, begin + d);
-      count({got, e.truth.output[at], e.output_bound[at] + more_output}, p.output.dtype, "output", row,
+      count({got, e.truth.output[at], bounds.output_bound[at] + more_output}, p.output.dtype, "output", row,
             &check->worst_error, check);
     }
     if (p.lse.data == nullptr) continue;
     const double got = oracle::load(p.lse.data, TESSERA_F32, oracle::row_offset(p, p.lse, row));
-    count({got, e.truth.lse[r], e.lse_bound[r] + more_lse}, TESSERA_F32, "lse", row, &check->lse_error,
+    count({got, e.truth.lse[r], bounds.lse_bound[r] + more_lse}, TESSERA_F32, "lse", row, &check->lse_error,
           check);
   }
 }
 
 }  // namespace
 
-AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row) {
+AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row,
+                                 const tessera_device& device) {
   AttendCheck check;
+  const oracle::Arithmetic arithmetic = cases::arithmetic_of(problem, device);
   check.rows = problem.query.shape[0] * problem.query.shape[1] * problem.query.shape[2];
   const std::int64_t pages = problem.page_table.rank == 0 ? 1 : problem.page_table.shape[1];
   const double row_cost = static_cast<double>(problem.key.shape[2] * pages + 1) *
@@ -103,12 +105,14 @@ AttendCheck check_against_oracle(const tessera_attention& problem, bool every_ro
     for (std::size_t begin = 0; begin < rows.size(); begin += portion) {
       const std::size_t end = std::min(rows.size(), begin + portion);
       expected.push_back(cases::expect(problem, {rows.data() + begin, rows.data() + end}));
-      check.plain_error = std::max(check.plain_error, expected.back().plain_output_error);
-      plain_lse_error = std::max(plain_lse_error, expected.back().plain_lse_error);
+      const cases::Bounds& bounds = expected.back().bounds(arithmetic);
+      check.plain_error = std::max(check.plain_error, bounds.plain_output_error);
+      plain_lse_error = std::max(plain_lse_error, bounds.plain_lse_error);
       progress.tick(fmt::format("{} of {} rows", end, rows.size()));
     }
   }
-  for (const cases::Expected& e : expected) compare(problem, e, check.plain_error, plain_lse_error, &check);
+  for (const cases::Expected& e : expected)
+    compare(problem, e, e.bounds(arithmetic), check.plain_error, plain_lse_error, &check);
   check.passed = check.why.empty();
   return check;
 }

@@ -19,8 +19,10 @@ struct AttendCheck {
   std::int64_t rows = 0, rows_judged = 0;
 };
 
-// The problem was computed: output and lse hold the results. Beyond some seconds of the oracle's time
-// rows spread over the whole problem are judged in place of all, unless every_row. Shows progress.
-AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row);
+// The problem was computed on the device: output and lse hold the results. Beyond some seconds of the
+// oracle's time rows spread over the whole problem are judged in place of all, unless every_row. Shows
+// progress.
+AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row,
+                                 const tessera_device& device = TESSERA_DEVICE_INIT);
 
 }  // namespace tessera::cli

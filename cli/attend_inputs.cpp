@@ -9,12 +9,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <utility>
 
 #include "cli/common.hpp"
-#include "oracle/oracle.hpp"
+#include "cli/file_tensors.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -22,137 +21,6 @@ namespace {
 using files::Element;
 using files::Shape;
 using files::Tensor;
-using Names = std::span<const std::string_view>;
-
-// 0 if the library has no tensor of such elements.
-tessera_dtype dtype_of(Element element) {
-  switch (element) {
-    case Element::f32:
-      return TESSERA_F32;
-    case Element::f16:
-      return TESSERA_F16;
-    case Element::bf16:
-      return TESSERA_BF16;
-    case Element::boolean:
-      return TESSERA_BOOL;
-    case Element::i32:
-      return TESSERA_I32;
-    case Element::i64:
-      return TESSERA_I64;
-    default:
-      return 0;
-  }
-}
-
-bool is_float(Element e) { return e == Element::f32 || e == Element::f16 || e == Element::bf16; }
-
-Tensor load(const std::string& name, Names usual_names) {
-  std::string error;
-  std::optional<Tensor> tensor = files::load_tensor(name, usual_names, &error);
-  if (!tensor) usage_error(error);
-  return *std::move(tensor);
-}
-
-// A tensor of f32, f16, bf16 or, where allowed, bool.
-Tensor load_numbers(const std::string& name, Names usual_names, const AttendFlags& flags,
-                    bool allow_boolean) {
-  Tensor tensor = load(name, usual_names);
-  const bool two_bytes =
-      tensor.element == Element::raw16 || tensor.element == Element::u16 || tensor.element == Element::i16;
-  if (two_bytes && !flags.dtype.empty()) {
-    tensor.element = flags.dtype == "f16" ? Element::f16 : Element::bf16;
-  } else if (tensor.element == Element::raw16) {
-    tensor.element = Element::bf16;  // the only 16-bit type NumPy itself cannot name
-  }
-  if (tensor.element == Element::f64 && flags.convert) tensor = files::narrowed(tensor);
-  if (is_float(tensor.element) || (allow_boolean && tensor.element == Element::boolean)) return tensor;
-
-  std::string advice = fmt::format("accepted: float32, float16, bfloat16{}", allow_boolean ? ", bool" : "");
-  if (tensor.element == Element::f64) {
-    advice = "pass --convert to round it to float32, or save it with .astype(numpy.float32)";
-  } else if (two_bytes) {
-    advice += "; pass --dtype bf16 or --dtype f16 if these are the bits of such numbers";
-  }
-  usage_error(fmt::format("{}: it holds {}; {}", tensor.source, files::element_name(tensor.element), advice));
-}
-
-// Slopes and sinks: the library takes f32, into which the narrower types fit exactly.
-Tensor load_f32(const std::string& name, Names usual_names, const AttendFlags& flags) {
-  Tensor tensor = load_numbers(name, usual_names, flags, false);
-  if (tensor.element == Element::f32) return tensor;
-  const auto count = static_cast<std::size_t>(tensor.count());
-  const std::shared_ptr<float[]> wide(new float[std::max<std::size_t>(count, 1)]);
-  for (std::size_t i = 0; i < count; ++i) {
-    wide[i] = static_cast<float>(
-        oracle::load(tensor.bytes.data(), dtype_of(tensor.element), static_cast<std::int64_t>(i)));
-  }
-  tensor.element = Element::f32;
-  tensor.bytes = std::as_bytes(std::span(wide.get(), count));
-  tensor.owner = wide;
-  return tensor;
-}
-
-// A contiguous view of the tensor's own rank; at least rank 1, so that a lone number is a list of one.
-tessera_tensor view(const Tensor& tensor, std::string_view what, std::size_t max_rank) {
-  if (tensor.shape.size() > max_rank) {
-    usage_error(fmt::format("{}: its shape {} has {} dimensions; {} has at most {}", tensor.source,
-                            files::shape_text(tensor.shape), tensor.shape.size(), what, max_rank));
-  }
-  static std::byte nothing[16];  // an array without elements still needs an address that is not null
-  Shape shape = tensor.shape;
-  if (shape.empty()) shape.push_back(1);
-  tessera_tensor t = TESSERA_TENSOR_NONE;
-  t.data = tensor.bytes.empty() ? nothing : const_cast<std::byte*>(tensor.bytes.data());
-  t.dtype = dtype_of(tensor.element);
-  t.rank = static_cast<std::int32_t>(shape.size());
-  // Where some size is 0 the product of the others may be anything; unsigned, it wraps, and the
-  // library judges it.
-  std::uint64_t stride = 1;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    t.shape[d] = shape[d];
-    t.strides[d] = static_cast<std::int64_t>(stride);
-    stride *= static_cast<std::uint64_t>(shape[d]);
-  }
-  return t;
-}
-
-// The same memory as [batch, heads, rows, dim]: missing dimensions become 1, and [batch, rows, heads,
-// dim] is a matter of strides.
-tessera_tensor view_4d(const Tensor& tensor, bool rows_before_heads) {
-  const tessera_tensor given = view(tensor, "query, key or value", 4);
-  if (given.rank < 2) {
-    usage_error(
-        fmt::format("{}: its shape is {}; accepted: [batch, heads, rows, dim], [heads, rows, dim] or "
-                    "[rows, dim]",
-                    tensor.source, files::shape_text(tensor.shape)));
-  }
-  tessera_tensor t = given;
-  t.rank = 4;
-  for (int d = 0; d < 4; ++d) {
-    const int from = d - (4 - given.rank);
-    t.shape[d] = from < 0 ? 1 : given.shape[from];
-    t.strides[d] = from < 0 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(given.shape[0]) *
-                                                        static_cast<std::uint64_t>(given.strides[0]))
-                            : given.strides[from];
-  }
-  if (rows_before_heads && given.rank >= 3) {
-    std::swap(t.shape[1], t.shape[2]);
-    std::swap(t.strides[1], t.strides[2]);
-  }
-  return t;
-}
-
-Tensor allocate(Element element, Shape shape, const std::string& source) {
-  const std::optional<std::int64_t> bytes = files::byte_count(shape, element);
-  if (!bytes)
-    usage_error(fmt::format("{}: the result would have the shape {}, too large to count", source,
-                            files::shape_text(shape)));
-  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(*bytes, 1));
-  const std::shared_ptr<std::byte[]> memory(new (std::nothrow) std::byte[size]);
-  if (!memory)
-    throw Stop(kExitUnavailable, fmt::format("{}: no memory for {} bytes of results", source, *bytes));
-  return {element, std::move(shape), {memory.get(), static_cast<std::size_t>(*bytes)}, memory, source};
-}
 
 float parse_float(std::string_view flag, const std::string& text) {
   float value = 0;
@@ -248,6 +116,33 @@ void read_sequences(const AttendFlags& flags, AttendProblem* p) {
   }
 }
 
+// Of 8-bit inputs. Scales have the library's own shape.
+void read_scales(const AttendFlags& flags, AttendProblem* p) {
+  const struct {
+    const std::string& file;
+    std::string_view usual;
+    files::Tensor* tensor;
+    tessera_tensor* view;
+  } all[] = {{flags.query_scales, "query_scales", &p->query_scales, &p->problem.query_scales},
+             {flags.key_scales, "key_scales", &p->key_scales, &p->problem.key_scales},
+             {flags.value_scales, "value_scales", &p->value_scales, &p->problem.value_scales}};
+  for (const auto& each : all) {
+    if (each.file.empty()) continue;
+    *each.tensor = load_f32(each.file, std::array<std::string_view, 1>{each.usual}, flags);
+    *each.view = view(*each.tensor, each.usual, 4);
+    // A single number is the scale of the whole tensor.
+    if (each.tensor->count() == 1) *each.view = tessera_tensor_4d(each.view->data, TESSERA_F32, 1, 1, 1, 1);
+  }
+  p->problem.scale_rows = flags.scale_rows;
+  if (flags.precision == "fast") p->problem.precision = TESSERA_PRECISION_FAST;
+}
+
+// Of the output: the query's, of 8-bit inputs f16, unless --output-dtype says another.
+Element output_element(const AttendFlags& flags, Element query) {
+  if (!flags.output_dtype.empty()) return element_of(flags.output_dtype);
+  return is_8_bit(query) ? Element::f16 : query;
+}
+
 void read_options(const AttendFlags& flags, AttendProblem* p) {
   if (!flags.mask.empty()) {
     p->mask = load_numbers(flags.mask, std::array<std::string_view, 2>{"mask", "attn_mask"}, flags, true);
@@ -259,6 +154,7 @@ void read_options(const AttendFlags& flags, AttendProblem* p) {
     p->problem.key_lengths = view(p->key_lengths, "a list of key lengths", 1);
   }
   read_sequences(flags, p);
+  read_scales(flags, p);
   if (!flags.alibi.empty()) {
     p->alibi = load_f32(flags.alibi, std::array<std::string_view, 2>{"alibi_slopes", "alibi"}, flags);
     p->problem.alibi_slopes = view(p->alibi, "a list of slopes", 2);
@@ -279,9 +175,9 @@ void read_options(const AttendFlags& flags, AttendProblem* p) {
 
 AttendProblem read_problem(const AttendFlags& flags) {
   AttendProblem p;
-  p.query = load_numbers(flags.query, std::array<std::string_view, 2>{"q", "query"}, flags, false);
-  p.key = load_numbers(flags.key, std::array<std::string_view, 2>{"k", "key"}, flags, false);
-  p.value = load_numbers(flags.value, std::array<std::string_view, 2>{"v", "value"}, flags, false);
+  p.query = load_rows(flags.query, std::array<std::string_view, 2>{"q", "query"}, flags);
+  p.key = load_rows(flags.key, std::array<std::string_view, 2>{"k", "key"}, flags);
+  p.value = load_rows(flags.value, std::array<std::string_view, 2>{"v", "value"}, flags);
   for (const Tensor* t : {&p.key, &p.value}) {
     if (t->shape.size() == p.query.shape.size()) continue;
     usage_error(fmt::format(
@@ -303,7 +199,7 @@ AttendProblem read_problem(const AttendFlags& flags) {
   }
   Shape shape = p.query.shape;
   shape.back() = value_dim;
-  p.output = allocate(p.query.element, std::move(shape), flags.output);
+  p.output = allocate(output_element(flags, p.query.element), std::move(shape), flags.output);
   p.problem.output = view_4d(p.output, rows_before_heads);
   // lse is [batch, heads, queries] in either layout, as the library defines it.
   const std::int64_t* q = p.problem.query.shape;

@@ -6,18 +6,20 @@
 #include <memory>
 #include <string>
 
+#include "cli/file_tensors.hpp"
 #include "cli/files/tensor.hpp"
 
 namespace tessera::cli {
 
 // The flags of `attend` that say what is computed, as typed; empty where not given.
-struct AttendFlags {
+struct AttendFlags : LoadFlags {
   std::string query, key, value, mask, key_lengths, alibi, sinks;
   std::string query_offsets, key_offsets, page_table, prior_output, prior_lse;
+  std::string query_scales, key_scales, value_scales;
   std::string output, lse;
   std::string layout = "bhsd";
-  std::string dtype;  // f16 or bf16: what 16-bit elements without a meaning of their own are
-  bool convert = false;
+  std::string output_dtype, precision;
+  std::int32_t scale_rows = 0;
   std::string causal, window, align, mask_align;
   std::string scale, softcap;
 };
@@ -27,6 +29,7 @@ struct AttendProblem {
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   files::Tensor query, key, value, mask, key_lengths, alibi, sinks;
   files::Tensor query_offsets, key_offsets, page_table, prior_output, prior_lse;
+  files::Tensor query_scales, key_scales, value_scales;
   // As they will be written: the rank of the query, its dimensions in the order of the layout.
   files::Tensor output, lse;
 };

@@ -25,6 +25,7 @@ constexpr const char* kExamples = R"(Examples:
   tessera roofline --gpu L4 canon_1 --target 30 can it be that fast at all?
   tessera kernels --why decode_32k_b4           which kernel runs it, and why?
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --check
+  tessera quantise --input k.npy --output k8.safetensors:key --scales block64
 
 Every verb has --help with more examples, and --json for programs.
 
@@ -101,6 +102,7 @@ int run_verb(int argc, char** argv) {
   app.footer(kExamples);
   add_demo(app, &exit_code);
   add_attend(app, &exit_code);
+  add_quantise(app, &exit_code);
   add_verify(app, &exit_code);
   add_bench(app, &exit_code);
   add_profile(app, &exit_code);

@@ -21,6 +21,7 @@ void add_profile(CLI::App& app, int* exit_code);
 void add_roofline(CLI::App& app, int* exit_code);
 void add_kernels(CLI::App& app, int* exit_code);
 void add_attend(CLI::App& app, int* exit_code);
+void add_quantise(CLI::App& app, int* exit_code);
 void add_demo(CLI::App& app, int* exit_code);
 
 // All of `tessera` but its main.

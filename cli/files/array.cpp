@@ -16,6 +16,10 @@ std::string_view element_name(Element element) {
       return "float16";
     case Element::bf16:
       return "bfloat16";
+    case Element::f8e4m3:
+      return "float8_e4m3fn";
+    case Element::f8e5m2:
+      return "float8_e5m2";
     case Element::raw16:
       return "void16";
     case Element::boolean:
@@ -42,6 +46,8 @@ std::string_view element_name(Element element) {
 
 std::int64_t element_size(Element element) {
   switch (element) {
+    case Element::f8e4m3:
+    case Element::f8e5m2:
     case Element::boolean:
     case Element::i8:
     case Element::u8:

@@ -18,6 +18,8 @@ enum class Element {
   f32,
   f16,
   bf16,
+  f8e4m3,
+  f8e5m2,
   raw16,  // two bytes of no stated meaning: how NumPy writes a type it does not know, bfloat16 included
   boolean,
   i8,

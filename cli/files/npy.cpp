@@ -272,6 +272,8 @@ std::string npy_header(Element element, const Shape& shape) {
     case Element::i64:
       descr = "<i8";
       break;
+    case Element::f8e4m3:  // NumPy has no name for them: their bits
+    case Element::f8e5m2:
     case Element::u8:
       descr = "|u1";
       break;

@@ -38,8 +38,8 @@ constexpr Dtype kDtypes[] = {
     {"U16", 2, Element::u16},
     {"U32", 4, Element::u32},
     {"U64", 8, Element::u64},
-    {"F8_E4M3", 1, {}},
-    {"F8_E5M2", 1, {}},
+    {"F8_E4M3", 1, Element::f8e4m3},
+    {"F8_E5M2", 1, Element::f8e5m2},
     {"F8_E8M0", 1, {}},
     {"C64", 8, {}},
 };

@@ -46,8 +46,8 @@ enum {
   TESSERA_F32 = 1,
   TESSERA_F16 = 2,
   TESSERA_BF16 = 3,
-  TESSERA_F8E4M3 = 4, /* reserved: refused with a sentence today */
-  TESSERA_F8E5M2 = 5, /* reserved: refused with a sentence today */
+  TESSERA_F8E4M3 = 4, /* the "fn" kind: no infinity, 0x7f and 0xff are NaN, the largest number is 448 */
+  TESSERA_F8E5M2 = 5, /* infinity and NaN as IEEE has them; the largest number is 57344 */
   TESSERA_BOOL = 6,   /* one byte, nonzero = true */
   TESSERA_I32 = 7,
   TESSERA_I64 = 8
@@ -96,6 +96,12 @@ typedef struct tessera_mask {
   tessera_tensor tensor;
 } tessera_mask;
 
+/* With 8-bit query, key and value: how accurate the result has to be. TESSERA_PRECISION_FAST allows a kernel
+ * to round the weights of the softmax to 8 bits and to sum their products with value in short accumulators;
+ * it never demands it, and a kernel may be more accurate. */
+typedef int32_t tessera_precision;
+enum { TESSERA_PRECISION_ACCURATE = 0, TESSERA_PRECISION_FAST = 1 };
+
 /* One attention problem. For batch b, query head h, query i (position p), key j:
  *
  *   s = scale * dot(query[b,h,i,:], key[b, h / (heads / kv_heads), j, :])
@@ -122,6 +128,18 @@ typedef struct tessera_mask {
  * the table that no visible key needs are not looked at and may hold anything. On a GPU what does not fit is
  * clamped (falling offsets make an empty entry): memory outside the tensors is not touched either way.
  *
+ * Query, key and value of 8 bits (all three of one dtype) are computed as the numbers that their codes stand
+ * for: element [o, h, r, d] of such a tensor, as it is stored (o is the batch entry, or the page, or 0), is
+ *
+ *   code * scales[o, h, r / scale_rows, 0]           of value also: scales[o, h, 0, d]
+ *
+ * with query_scales, key_scales and value_scales of f32: [shape[0] or 1, shape[1] or 1, blocks or 1, 1],
+ * where shape is that of the tensor that they scale, blocks = ceil(shape[2] / scale_rows), and a size of 1
+ * serves all. Rows are counted from the tensor's first (with offsets: not the entry's). value_scales may have
+ * a scale for each channel instead of each block: [shape[0] or 1, shape[1] or 1, 1, value_dim]. Scales that
+ * are left out are 1. They are meant to be finite, and nobody looks: one that is not gives what the
+ * arithmetic gives.
+ *
  * prior_output and prior_lse are results over other keys, of earlier calls: part n is taken in, in order and
  * before the keys, as if it were one more key with score prior_lse[n,h,row] and value
  * prior_output[n,h,row,:]. So a part whose lse is -inf adds nothing, whatever its output holds; without keys
@@ -129,10 +147,12 @@ typedef struct tessera_mask {
  * calls. */
 typedef struct tessera_attention {
   size_t struct_size;
-  tessera_tensor query;  /* [batch, heads, queries, dim]      f32, f16 or bf16, last dimension contiguous */
+  tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
   tessera_tensor key;    /* [batch, kv_heads, keys, dim]      same dtype; heads a multiple of kv_heads */
-  tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] */
-  tessera_tensor output; /* [batch, heads, queries, value_dim] query's dtype or f32; overlaps no input */
+  tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] same dtype; of 8 bits: keys may be contiguous
+                            instead (strides[2] = 1, strides[3] >= 1: transposed) */
+  tessera_tensor output; /* [batch, heads, queries, value_dim] query's dtype or f32; beside 8-bit inputs f16,
+                            bf16 or f32; overlaps no input */
   tessera_tensor lse;    /* optional [batch, heads, queries]  f32 */
   float scale;           /* 0 means 1 / sqrt(dim); TESSERA_SCALE_ZERO means 0 */
   float softcap;         /* 0 means none */
@@ -150,8 +170,49 @@ typedef struct tessera_attention {
   tessera_tensor page_table;
   tessera_tensor
       prior_output; /* optional [parts, heads, rows, value_dim], with query_offsets: f32 or output's */
-  tessera_tensor prior_lse; /* [parts, heads, rows] f32, with prior_output */
+  tessera_tensor prior_lse;    /* [parts, heads, rows] f32, with prior_output */
+  tessera_tensor query_scales; /* optional, with 8-bit query, key and value, as are the next four */
+  tessera_tensor key_scales;
+  tessera_tensor value_scales;
+  int32_t scale_rows;          /* rows of a block that share a scale: 64, 128, or 0 for no blocks */
+  tessera_precision precision; /* TESSERA_PRECISION_ACCURATE or TESSERA_PRECISION_FAST */
 } tessera_attention;
+
+/* Numbers as 8-bit codes and scales, the way tessera_attend takes them. Element [o, h, r, d] of output is
+ *
+ *   code(x / scale)        x = input[o, h, r, d] - means[o, h, 0, d], through the Hadamard transform if asked
+ * for
+ *
+ * to the nearest code, ties to even, where scale, written too, is that of the element's cell: the whole
+ * tensor, a head, a block of scale_rows rows of a head, or a channel of a head. The shape of scales says
+ * which, and is that of query_scales and its relatives above; a size of 1 where input has more serves, and
+ * looks at, all of them. Only value_scales may be for each channel.
+ *
+ *   scale = (largest finite |x| of the cell) / (448 for f8e4m3, 57344 for f8e5m2)
+ *
+ * but not below the least normal float, and 1 where every x is 0. NaN stays NaN; infinity becomes the largest
+ * number of its sign, and changes no scale. The same input gives the same bits, on any number of threads.
+ *
+ * means (smoothing, for keys): where given, the mean of each channel over the rows of its head, over finite
+ * elements, is written there and subtracted. With such keys attention has the same output, because every
+ * score of a row moves by the same amount (not so with softcap or with sinks): its lse is too small by scale
+ * * dot(query, mean).
+ *
+ * hadamard: each row, less the means, is multiplied by the Walsh-Hadamard matrix of its length, a power of
+ * two, divided by the root of the length. That is a rotation: dot products of queries and keys that both went
+ * through it stay as they are, and outliers of single channels are spread over all. A row with NaN or
+ * infinity becomes NaN. */
+typedef struct tessera_quantisation {
+  size_t struct_size;
+  tessera_tensor input;  /* [outer, heads, rows, dim]  f32, f16 or bf16, last dimension contiguous */
+  tessera_tensor output; /* the same shape, f8e4m3 or f8e5m2; last dimension contiguous, or rows (strides[2] =
+                            1, strides[3] >= 1: transposed, as value may be) */
+  tessera_tensor
+      scales;           /* f32 [outer or 1, heads or 1, blocks or 1, 1] or [outer or 1, heads or 1, 1, dim] */
+  tessera_tensor means; /* optional, f32 [outer, heads, 1, dim] */
+  int32_t scale_rows;   /* rows of a block that share a scale: 64, 128, or 0 for no blocks */
+  int32_t hadamard;     /* nonzero: rows go through the Hadamard transform */
+} tessera_quantisation;
 
 typedef int32_t tessera_device_kind;
 enum { TESSERA_CPU = 1, TESSERA_CUDA = 2 };
@@ -209,6 +270,12 @@ typedef struct tessera_plan_info {
  * TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
+/* Writes codes, scales and means. On CPUs only so far: others are TESSERA_UNSUPPORTED. device.kernel must be
+ * NULL; a pool of the caller's is called for each pass over the input, of which there are two, with means
+ * three. */
+TESSERA_API tessera_status tessera_quantise(const tessera_quantisation* quantisation,
+                                            const tessera_device* device);
+
 /* Fills *plan without touching tensor memory. TESSERA_UNSUPPORTED leaves the reasons in last_error. */
 TESSERA_API tessera_status tessera_plan(const tessera_attention* problem, const tessera_device* device,
                                         tessera_plan_info* plan);
@@ -241,13 +308,20 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
     NULL, 0, 0, {0, 0, 0, 0}, { 0, 0, 0, 0 } \
   }
 
-#define TESSERA_ATTENTION_INIT                                                                \
-  {                                                                                           \
-    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                 \
-        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},   \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,   \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE    \
+#define TESSERA_ATTENTION_INIT                                                                       \
+  {                                                                                                  \
+    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,        \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                        \
+        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},          \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,          \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,          \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, TESSERA_PRECISION_ACCURATE \
+  }
+
+#define TESSERA_QUANTISATION_INIT                                                                \
+  {                                                                                              \
+    sizeof(tessera_quantisation), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, \
+        TESSERA_TENSOR_NONE, 0, 0                                                                \
   }
 
 #define TESSERA_DEVICE_INIT \

@@ -29,6 +29,13 @@ struct f16 {
 struct bf16 {
   std::uint16_t bits;
 };
+// 8-bit floats likewise.
+struct f8e4m3 {
+  std::uint8_t bits;
+};
+struct f8e5m2 {
+  std::uint8_t bits;
+};
 
 enum class Dtype : std::int32_t {
   f32 = TESSERA_F32,
@@ -55,6 +62,14 @@ struct DtypeOf<f16> {
 template <>
 struct DtypeOf<bf16> {
   static constexpr Dtype value = Dtype::bf16;
+};
+template <>
+struct DtypeOf<f8e4m3> {
+  static constexpr Dtype value = Dtype::f8e4m3;
+};
+template <>
+struct DtypeOf<f8e5m2> {
+  static constexpr Dtype value = Dtype::f8e5m2;
 };
 template <>
 struct DtypeOf<bool> {
@@ -147,6 +162,12 @@ inline Mask causal_top_left() { return window(unbounded, 0, Align::top_left); }
 inline Mask causal_bottom_right() { return window(unbounded, 0, Align::bottom_right); }
 inline Mask mask_tensor(const Tensor& t) { return Mask().with(t); }
 
+// Of problems with 8-bit inputs: fast allows a kernel to round the softmax's weights to 8 bits.
+enum class Precision : std::int32_t {
+  accurate = TESSERA_PRECISION_ACCURATE,
+  fast = TESSERA_PRECISION_FAST,
+};
+
 // One attention problem; tessera.h has the formula and the meaning of every field.
 struct Attention {
   Tensor query = TESSERA_TENSOR_NONE;
@@ -165,6 +186,11 @@ struct Attention {
   Tensor page_table = TESSERA_TENSOR_NONE;
   Tensor prior_output = TESSERA_TENSOR_NONE;
   Tensor prior_lse = TESSERA_TENSOR_NONE;
+  Tensor query_scales = TESSERA_TENSOR_NONE;
+  Tensor key_scales = TESSERA_TENSOR_NONE;
+  Tensor value_scales = TESSERA_TENSOR_NONE;
+  std::int32_t scale_rows = 0;  // of a block of scales: 64 or 128; 0 for no blocks
+  Precision precision = Precision::accurate;
 
   [[nodiscard]] tessera_attention to_c() const {
     tessera_attention c = TESSERA_ATTENTION_INIT;
@@ -184,6 +210,32 @@ struct Attention {
     c.page_table = page_table;
     c.prior_output = prior_output;
     c.prior_lse = prior_lse;
+    c.query_scales = query_scales;
+    c.key_scales = key_scales;
+    c.value_scales = value_scales;
+    c.scale_rows = scale_rows;
+    c.precision = static_cast<std::int32_t>(precision);
+    return c;
+  }
+};
+
+// Numbers as 8-bit codes and scales; tessera.h has the meaning of every field.
+struct Quantisation {
+  Tensor input = TESSERA_TENSOR_NONE;
+  Tensor output = TESSERA_TENSOR_NONE;
+  Tensor scales = TESSERA_TENSOR_NONE;
+  Tensor means = TESSERA_TENSOR_NONE;  // given: smoothing
+  std::int32_t scale_rows = 0;         // of a block of scales: 64 or 128; 0 for no blocks
+  bool hadamard = false;
+
+  [[nodiscard]] tessera_quantisation to_c() const {
+    tessera_quantisation c = TESSERA_QUANTISATION_INIT;
+    c.input = input;
+    c.output = output;
+    c.scales = scales;
+    c.means = means;
+    c.scale_rows = scale_rows;
+    c.hadamard = hadamard ? 1 : 0;
     return c;
   }
 };
@@ -283,6 +335,11 @@ class [[nodiscard]] Status {
 inline Status attend(const Attention& problem, const Device& device) {
   const tessera_attention c = problem.to_c();
   return Status(tessera_attend(&c, &device));
+}
+
+inline Status quantise(const Quantisation& quantisation, const Device& device) {
+  const tessera_quantisation c = quantisation.to_c();
+  return Status(tessera_quantise(&c, &device));
 }
 
 struct Plan : tessera_plan_info {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <string>
+
+#include "dtypes.hpp"
 
 namespace tessera::python {
 namespace {
@@ -25,83 +26,6 @@ struct ArrayInterface {
 };
 constexpr int kNotSwapped = 0x0200;
 constexpr int kWriteable = 0x0400;
-
-bool refuse_dtype(const char* name, const char* dtype) {
-  PyErr_Format(PyExc_TypeError,
-               "%s has dtype %s; Tessera takes float32, float16 and bfloat16 arrays, bool or floating masks, "
-               "int32 or int64 key_lengths, and float32 for alibi and sinks",
-               name, dtype);
-  return false;
-}
-
-tessera_dtype from_dlpack(dlpack::DataType type) {
-  if (type.lanes != 1) return 0;
-  const int code = type.code, bits = type.bits;
-  if (code == dlpack::kFloat && bits == 32) return TESSERA_F32;
-  if (code == dlpack::kFloat && bits == 16) return TESSERA_F16;
-  if (code == dlpack::kBfloat && bits == 16) return TESSERA_BF16;
-  if (code == dlpack::kBool && bits == 8) return TESSERA_BOOL;
-  if (code == dlpack::kUint && bits == 8) return kUint8;
-  if (code == dlpack::kInt && bits == 32) return TESSERA_I32;
-  if (code == dlpack::kInt && bits == 64) return TESSERA_I64;
-  if (code == dlpack::kFloat8E4M3Fn && bits == 8) return TESSERA_F8E4M3;
-  if (code == dlpack::kFloat8E5M2 && bits == 8) return TESSERA_F8E5M2;
-  return 0;
-}
-
-std::string dlpack_type_name(dlpack::DataType type) {
-  static constexpr const char* kNames[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
-  const std::string base = type.code < 7 ? kNames[type.code] : "type " + std::to_string(type.code) + "/";
-  return base + std::to_string(type.bits) + (type.lanes != 1 ? "x" + std::to_string(type.lanes) : "");
-}
-
-// The kind and size of the array interface: "<f4" and its relatives. Void stands for the types of
-// ml_dtypes, which only their name tells apart.
-tessera_dtype from_kind(char kind, Py_ssize_t item_size) {
-  if (kind == 'f' && item_size == 4) return TESSERA_F32;
-  if (kind == 'f' && item_size == 2) return TESSERA_F16;
-  if (kind == 'b' && item_size == 1) return TESSERA_BOOL;
-  if (kind == 'u' && item_size == 1) return kUint8;
-  if (kind == 'i' && item_size == 4) return TESSERA_I32;
-  if (kind == 'i' && item_size == 8) return TESSERA_I64;
-  return 0;
-}
-
-// By the name of object.dtype; 0 with a Python exception set if it is not one of ours.
-tessera_dtype from_dtype_name(PyObject* object, const char* name) {
-  const Ref dtype(PyObject_GetAttrString(object, "dtype"));
-  const Ref text(dtype ? PyObject_Str(dtype.get()) : nullptr);
-  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-  if (utf8 == nullptr) return 0;
-  if (std::strcmp(utf8, "bfloat16") == 0) return TESSERA_BF16;
-  if (std::strcmp(utf8, "float8_e4m3fn") == 0) return TESSERA_F8E4M3;
-  if (std::strcmp(utf8, "float8_e5m2") == 0) return TESSERA_F8E5M2;
-  refuse_dtype(name, utf8);
-  return 0;
-}
-
-// One native letter of the buffer protocol.
-tessera_dtype from_format(const char* format, Py_ssize_t item_size) {
-  if (format == nullptr) return 0;
-  if (*format == '@' || *format == '=') ++format;
-  if (*format == '\0' || format[1] != '\0') return 0;
-  switch (*format) {
-    case 'f':
-      return TESSERA_F32;
-    case 'e':
-      return TESSERA_F16;
-    case '?':
-      return TESSERA_BOOL;
-    case 'B':
-      return kUint8;
-    case 'i':
-    case 'l':
-    case 'q':
-      return from_kind('i', item_size);
-    default:
-      return 0;
-  }
-}
 
 // object.name, or null; an exception is left only if it is something else than a missing attribute.
 Ref optional_attribute(PyObject* object, PyObject* name) {
@@ -184,9 +108,11 @@ bool View::read_any(PyObject* object, const char* name, void* stream) {
   static PyObject* const dlpack_method = PyUnicode_InternFromString("__dlpack__");
   name_ = name;
   const Family family = family_of(object);
-  if (family.exchange != nullptr) return read_exchange(object, *family.exchange);
+  if (family.exchange != nullptr)
+    return read_exchange(object, *family.exchange) || read_codes(object, family, stream);
   if (family.framework != Framework::numpy) {
-    if (optional_attribute(object, dlpack_method)) return read_dlpack(object, family, stream);
+    if (optional_attribute(object, dlpack_method))
+      return read_dlpack(object, family, stream) || read_codes(object, family, stream);
     if (PyErr_Occurred() != nullptr) return false;
   }
   if (const Ref capsule = optional_attribute(object, array_struct))
@@ -224,6 +150,25 @@ bool View::read_dlpack(PyObject* object, const Family& family, void* stream) {
   const bool on_cuda = device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
   capsule_ = ask_for_capsule(object, on_cuda, stream);
   return capsule_ && read_capsule(capsule_.get());
+}
+
+// A version of PyTorch that does not export its 8-bit floats exports their bytes. Otherwise the exception
+// stays.
+bool View::read_codes(PyObject* object, const Family& family, void* stream) {
+  if (family.framework != Framework::torch || codes_) return false;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const tessera_dtype dtype = torch_codes(object);
+  if (dtype == 0) {
+    PyErr_Restore(type, value, trace);
+    return false;
+  }
+  for (PyObject* each : {type, value, trace}) Py_XDECREF(each);
+  const Ref uint8(PyObject_GetAttrString(family.module, "uint8"));
+  codes_ = Ref(uint8 ? PyObject_CallMethod(object, "view", "O", uint8.get()) : nullptr);
+  if (!codes_ || !read_any(codes_.get(), name_, stream)) return false;
+  tensor_.dtype = dtype;
+  return true;
 }
 
 // The capsule is not renamed to "used_...": it keeps owning its tensor, and this View keeps it.
@@ -365,6 +310,13 @@ void View::collapse_last(std::int64_t full_size) {
   if (last < 0 || tensor_.strides[last] != 0) return;
   tensor_.strides[last] = 1;  // of another size, the library refuses it for its shape
   if (tensor_.shape[last] == full_size) tensor_.shape[last] = 1;
+}
+
+void View::one_as_4d() {
+  std::int64_t count = 1;
+  for (int d = 0; d < std::min(tensor_.rank, TESSERA_MAX_RANK); ++d) count *= tensor_.shape[d];
+  if (count == 1 && tensor_.rank < TESSERA_MAX_RANK)
+    tensor_ = tessera_tensor_4d(tensor_.data, tensor_.dtype, 1, 1, 1, 1);
 }
 
 bool View::dense_rows() const {

@@ -12,9 +12,6 @@
 
 namespace tessera::python {
 
-// What scratch memory is made of; no dtype of the library's.
-inline constexpr tessera_dtype kUint8 = -1;
-
 class View {
  public:
   View() = default;
@@ -37,6 +34,9 @@ class View {
   // A mask that was expanded along its last dimension, to full_size, has stride 0 there; the library
   // takes broadcasting there only as size 1.
   void collapse_last(std::int64_t full_size);
+  // The scale of a whole tensor may come in any shape that holds one number; the library's has four
+  // dimensions.
+  void one_as_4d();
   // True if writing this order of strides again gives a dense tensor whose last dimension is innermost.
   [[nodiscard]] bool dense_rows() const;
   // The first three dimensions, outermost in memory first. Those of size 1 or stride 0 say nothing about
@@ -48,6 +48,7 @@ class View {
   bool check_writable() const;
   bool read_exchange(PyObject* object, const dlpack::Exchange& exchange);
   bool read_dlpack(PyObject* object, const Family& family, void* stream);
+  bool read_codes(PyObject* object, const Family& family, void* stream);
   bool read_capsule(PyObject* capsule);
   bool read_array_struct(PyObject* capsule, PyObject* object);
   bool read_array_interface(PyObject* dict, PyObject* object);
@@ -61,6 +62,7 @@ class View {
   tessera_tensor tensor_ = TESSERA_TENSOR_NONE;
   Device device_{TESSERA_CPU, 0};
   bool read_only_ = false;
+  Ref codes_;           // the bytes of a tensor whose own dtype is not exported
   Ref capsule_;         // its destructor gives the tensor back to the producer
   Py_buffer buffer_{};  // buffer_.obj is null if there is none
 };

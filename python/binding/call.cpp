@@ -10,10 +10,11 @@ namespace tessera::python {
 namespace {
 
 constexpr const char* kNames[Arguments::kCount] = {
-    "q",     "k",          "v",         "mask",          "causal",      "window",
-    "scale", "softcap",    "alibi",     "sinks",         "key_lengths", "return_lse",
-    "out",   "kernel",     "workspace", "query_offsets", "key_offsets", "page_table",
-    "prior", "mask_align", "invariant"};
+    "q",          "k",          "v",           "mask",          "causal",      "window",
+    "scale",      "softcap",    "alibi",       "sinks",         "key_lengths", "return_lse",
+    "out",        "kernel",     "workspace",   "query_offsets", "key_offsets", "page_table",
+    "prior",      "mask_align", "invariant",   "query_scales",  "key_scales",  "value_scales",
+    "scale_rows", "precision",  "output_dtype"};
 
 constexpr int kAlignment = 256;  // of a workspace
 
@@ -46,6 +47,17 @@ bool read_align(PyObject* text, const char* name, tessera_align* align) {
   if (PyErr_Occurred() == nullptr) {
     PyErr_Format(PyExc_ValueError, "%s is %R; 'top-left', 'bottom-right' or None is accepted", name, text);
   }
+  return false;
+}
+
+bool read_precision(PyObject* text, tessera_precision* precision) {
+  const bool is_text = PyUnicode_Check(text) != 0;
+  if (is_text && PyUnicode_CompareWithASCIIString(text, "accurate") == 0) return true;
+  if (is_text && PyUnicode_CompareWithASCIIString(text, "fast") == 0) {
+    *precision = TESSERA_PRECISION_FAST;
+    return true;
+  }
+  PyErr_Format(PyExc_ValueError, "precision is %R; 'accurate' or 'fast' is accepted", text);
   return false;
 }
 
@@ -189,7 +201,7 @@ bool Call::read_inputs(const Arguments& a, const Family& family) {
       !read_input(a[Arguments::key_lengths], "key_lengths", &key_lengths_, &problem_.key_lengths)) {
     return false;
   }
-  if (!read_sequences(a)) return false;
+  if (!read_sequences(a) || !read_scales(a)) return false;
   const bool all_keys = problem_.page_table.rank == 0 && problem_.mask.tensor_align == TESSERA_ALIGN_NONE;
   if (a[Arguments::mask] != nullptr && problem_.key.rank == TESSERA_MAX_RANK && all_keys) {
     mask_.collapse_last(problem_.key.shape[2]);
@@ -225,6 +237,34 @@ bool Call::read_sequences(const Arguments& a) {
   if (wanted < 0) return false;
   device_.invariant = wanted;
   return true;
+}
+
+// Of 8-bit inputs; the library refuses them beside others.
+bool Call::read_scales(const Arguments& a) {
+  const struct {
+    Arguments::Name name;
+    View* view;
+    tessera_tensor* tensor;
+  } all[] = {{Arguments::query_scales, &query_scales_, &problem_.query_scales},
+             {Arguments::key_scales, &key_scales_, &problem_.key_scales},
+             {Arguments::value_scales, &value_scales_, &problem_.value_scales}};
+  for (const auto& each : all) {
+    if (a[each.name] == nullptr) continue;
+    if (!read_input(a[each.name], kNames[each.name], each.view, each.tensor)) return false;
+    each.view->one_as_4d();
+    *each.tensor = each.view->tensor();
+  }
+  if (PyObject* rows = a[Arguments::scale_rows]; rows != nullptr) {
+    const long number = PyBool_Check(rows) != 0 ? -1 : PyLong_AsLong(rows);
+    if (number < 0 || number > INT32_MAX) {
+      PyErr_Clear();
+      PyErr_Format(PyExc_ValueError, "scale_rows is %R; 64, 128, or 0 for no blocks is accepted", rows);
+      return false;
+    }
+    problem_.scale_rows = static_cast<std::int32_t>(number);
+  }
+  PyObject* const precision = a[Arguments::precision];
+  return precision == nullptr || read_precision(precision, &problem_.precision);
 }
 
 bool Call::read_scalars(const Arguments& a) {
@@ -274,18 +314,32 @@ bool Call::read_band(PyObject* causal, PyObject* window) {
   return true;
 }
 
+// Of 8-bit inputs float16 unless told otherwise: NumPy has it without another package, and it keeps three
+// bits more than bfloat16.
+bool Call::make_output(const Arguments& a, const Family& family, const std::int64_t* shape) {
+  const bool codes = problem_.query.dtype == TESSERA_F8E4M3 || problem_.query.dtype == TESSERA_F8E5M2;
+  static PyObject* const float16 = PyUnicode_InternFromString("float16");
+  PyObject* wanted = a[Arguments::output_dtype];
+  if (wanted == nullptr && codes) wanted = float16;
+  const bool can_imitate = family.module != nullptr && family.framework != Framework::jax;
+  output_object_ = can_imitate && wanted == nullptr && shape[3] == problem_.query.shape[3] && q_.dense_rows()
+                       ? allocate_like(family, a[Arguments::q])
+                       : allocate_output(family, a[Arguments::q], shape, q_.memory_order(), wanted);
+  return static_cast<bool>(output_object_);
+}
+
 bool Call::make_results(const Arguments& a, const Family& family) {
   const tessera_tensor &q = problem_.query, &v = problem_.value;
   const std::int64_t shape[4] = {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   const bool sized = q.rank == 4 && v.rank == 4;
   if (PyObject* out = a[Arguments::out]; out != nullptr) {
+    if (a[Arguments::output_dtype] != nullptr) {
+      PyErr_SetString(PyExc_ValueError, "output_dtype is given beside out, which has a dtype; name one");
+      return false;
+    }
     output_object_ = Ref::borrow(out);
-  } else if (sized) {
-    const bool can_imitate = family.module != nullptr && family.framework != Framework::jax;
-    output_object_ = can_imitate && shape[3] == q.shape[3] && q_.dense_rows()
-                         ? allocate_like(family, a[Arguments::q])
-                         : allocate_output(family, a[Arguments::q], shape, q_.memory_order());
-    if (!output_object_) return false;
+  } else if (sized && !make_output(a, family, shape)) {
+    return false;
   }
   if (output_object_) {
     if (!output_.read_writable(output_object_.get(), "out", device_.stream) ||

@@ -31,9 +31,15 @@ struct Arguments {
     page_table,
     prior,
     mask_align,
-    invariant
+    invariant,
+    query_scales,
+    key_scales,
+    value_scales,
+    scale_rows,
+    precision,
+    output_dtype
   };
-  static constexpr int kCount = invariant + 1;
+  static constexpr int kCount = output_dtype + 1;
   PyObject* values[kCount] = {};
 
   [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
@@ -60,6 +66,8 @@ class Call {
   bool read_scalars(const Arguments& arguments);
   bool read_band(PyObject* causal, PyObject* window);
   bool read_sequences(const Arguments& arguments);
+  bool read_scales(const Arguments& arguments);
+  bool make_output(const Arguments& arguments, const Family& family, const std::int64_t* shape);
   bool make_results(const Arguments& arguments, const Family& family);
   bool read_workspace(const Arguments& arguments, const Family& family, Purpose purpose);
   bool allocate_workspace(const Family& family, PyObject* q);
@@ -69,6 +77,7 @@ class Call {
   tessera_device device_ = TESSERA_DEVICE_INIT;
   View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_, workspace_;
   View query_offsets_, key_offsets_, page_table_, prior_output_, prior_lse_;
+  View query_scales_, key_scales_, value_scales_;
   Ref output_object_, lse_object_, workspace_object_;
 };
 

@@ -104,6 +104,33 @@ Ref namespace_of(const Family& family, PyObject* like,
   return Ref();
 }
 
+// What a user calls a dtype: itself, or the attribute of the module that has its name. NumPy knows bfloat16
+// by its name alone, and only where ml_dtypes has been imported.
+Ref dtype_of(PyObject* space, PyObject* wanted) {
+  if (PyUnicode_Check(wanted) == 0) return Ref::borrow(wanted);
+  bool known = false;
+  for (const char* name : {"float16", "bfloat16", "float32"})
+    known = known || PyUnicode_CompareWithASCIIString(wanted, name) == 0;
+  if (!known) {
+    PyErr_Format(PyExc_ValueError, "output_dtype is %R; 'float16', 'bfloat16' or 'float32' is accepted",
+                 wanted);
+    return Ref();
+  }
+  Ref named(PyObject_GetAttr(space, wanted));
+  if (named) return named;
+  PyErr_Clear();
+  named = Ref(PyObject_CallMethod(space, "dtype", "O", wanted));
+  if (!named) {
+    PyErr_Clear();
+    PyErr_Format(
+        PyExc_TypeError,
+        "output_dtype is %R, which the framework of q has no type for (NumPy has bfloat16 once ml_dtypes is "
+        "imported)",
+        wanted);
+  }
+  return named;
+}
+
 // A new dense array of the same kind and on the same device as `like`, from like's module.
 Ref allocate(const Family& family, PyObject* space, PyObject* like, int rank, const std::int64_t* shape,
              PyObject* dtype) {
@@ -153,9 +180,11 @@ Ref allocate_like(const Family& family, PyObject* like) {
 }
 
 Ref allocate_output(const Family& family, PyObject* like, const std::int64_t* shape,
-                    const std::array<int, 3>& order) {
+                    const std::array<int, 3>& order, PyObject* wanted) {
   const Ref space = namespace_of(family, like);
-  const Ref dtype(space ? PyObject_GetAttrString(like, "dtype") : nullptr);
+  if (!space) return Ref();
+  const Ref dtype =
+      wanted == nullptr ? Ref(PyObject_GetAttrString(like, "dtype")) : dtype_of(space.get(), wanted);
   if (!dtype) return Ref();
   // An array of another framework is only known to have empty().
   const bool permutes = family.framework != Framework::other && family.framework != Framework::jax;

@@ -37,9 +37,10 @@ Family family_of(PyObject* object);
 Ref allocate_like(const Family& family, PyObject* like);
 
 // The output [b, h, q, d]: of the same kind, device and dtype as `like`, its first three dimensions in this
-// order in memory, outermost first.
+// order in memory, outermost first. `dtype`, where it is not null, is another one: the framework's own, or
+// its name.
 Ref allocate_output(const Family& family, PyObject* like, const std::int64_t* shape,
-                    const std::array<int, 3>& order);
+                    const std::array<int, 3>& order, PyObject* dtype);
 
 // The float32 array [b, h, q], dense, of the same kind and on the same device as `like`.
 Ref allocate_lse(const Family& family, PyObject* like, const std::int64_t* shape);

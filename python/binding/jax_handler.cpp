@@ -34,6 +34,10 @@ tessera_dtype dtype_of(xla::DataType type) {
       return TESSERA_F32;
     case xla::kBf16:
       return TESSERA_BF16;
+    case xla::kF8E4M3Fn:
+      return TESSERA_F8E4M3;
+    case xla::kF8E5M2:
+      return TESSERA_F8E5M2;
   }
   return 0;  // any other number: the library refuses it by name of the tensor
 }
@@ -91,35 +95,38 @@ class AttributeReader {
   std::string missing_;
 };
 
+// Where the operand of this name belongs; null if there is none.
+tessera_tensor* field_named(std::string_view name, tessera_attention* problem) {
+  const struct {
+    std::string_view name;
+    tessera_tensor* field;
+  } all[] = {{"mask", &problem->mask.tensor},
+             {"alibi", &problem->alibi_slopes},
+             {"sinks", &problem->sinks},
+             {"key_lengths", &problem->key_lengths},
+             {"query_offsets", &problem->query_offsets},
+             {"key_offsets", &problem->key_offsets},
+             {"page_table", &problem->page_table},
+             {"prior_output", &problem->prior_output},
+             {"prior_lse", &problem->prior_lse},
+             {"query_scales", &problem->query_scales},
+             {"key_scales", &problem->key_scales},
+             {"value_scales", &problem->value_scales}};
+  for (const auto& each : all) {
+    if (each.name == name) return each.field;
+  }
+  return nullptr;
+}
+
 // The optional operands, in the order in which "operands" names them.
 bool read_optional(const xla::Operands& arguments, std::string_view names, tessera_attention* problem) {
   std::int64_t next = kAtLeast;
   while (!names.empty()) {
     const std::size_t comma = names.find(',');
-    const std::string_view name = names.substr(0, comma);
+    tessera_tensor* const field = field_named(names.substr(0, comma), problem);
     names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
-    if (next >= arguments.size) return false;
-    const tessera_tensor t = tensor_of(arguments.values[next++]);
-    if (name == "mask")
-      problem->mask.tensor = t;
-    else if (name == "alibi")
-      problem->alibi_slopes = t;
-    else if (name == "sinks")
-      problem->sinks = t;
-    else if (name == "key_lengths")
-      problem->key_lengths = t;
-    else if (name == "query_offsets")
-      problem->query_offsets = t;
-    else if (name == "key_offsets")
-      problem->key_offsets = t;
-    else if (name == "page_table")
-      problem->page_table = t;
-    else if (name == "prior_output")
-      problem->prior_output = t;
-    else if (name == "prior_lse")
-      problem->prior_lse = t;
-    else
-      return false;
+    if (field == nullptr || next >= arguments.size) return false;
+    *field = tensor_of(arguments.values[next++]);
   }
   return next == arguments.size;
 }
@@ -174,6 +181,8 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   problem.mask.right = attributes.integer("right");
   problem.scale = attributes.number("scale");
   problem.softcap = attributes.number("softcap");
+  problem.scale_rows = static_cast<std::int32_t>(attributes.integer("scale_rows"));
+  problem.precision = static_cast<tessera_precision>(attributes.integer("precision"));
   const std::string names = attributes.text("operands"), kernel = attributes.text("kernel");
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = kind;

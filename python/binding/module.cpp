@@ -7,6 +7,7 @@
 #include "call.hpp"
 #include "jax_handler.hpp"
 #include "python.hpp"
+#include "quantise.hpp"
 
 namespace tessera::python {
 namespace {
@@ -135,6 +136,13 @@ PyObject* explain(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObj
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(length));
 }
 
+PyObject* quantise_memory(PyObject*, PyObject* arguments) {
+  tessera_status status = TESSERA_OK;
+  if (!quantise(arguments, g_threads, &status)) return nullptr;
+  if (status != TESSERA_OK) return raise(status);
+  Py_RETURN_NONE;
+}
+
 PyObject* set_threads(PyObject*, PyObject* count) {
   const long threads = PyLong_AsLong(count);
   if (threads == -1 && PyErr_Occurred() != nullptr) return nullptr;
@@ -159,7 +167,8 @@ constexpr PyCFunction erased(Function* function) {
 #define TESSERA_SIGNATURE                                                                                \
   "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, " \
   "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None, query_offsets=None, "      \
-  "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False)\n--\n\n"
+  "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False, query_scales=None, " \
+  "key_scales=None, value_scales=None, scale_rows=None, precision=None, output_dtype=None)\n--\n\n"
 
 constexpr const char* kAttendDoc =
     "attend" TESSERA_SIGNATURE
@@ -167,7 +176,7 @@ constexpr const char* kAttendDoc =
 
 Arrays are anything that speaks DLPack, the array interface or the buffer protocol; nothing is copied.
 
-q            [batch, heads, queries, dim], float32, float16 or bfloat16
+q            [batch, heads, queries, dim], float32, float16, bfloat16, float8_e4m3fn or float8_e5m2
 k            [batch, kv_heads, keys, dim]; heads is a multiple of kv_heads
 v            [batch, kv_heads, keys, value_dim]
 mask         broadcasts to [batch, heads, queries, keys]: bool (True = visible) or floating (added)
@@ -197,6 +206,15 @@ prior          (output, lse) over other keys, [parts, heads, rows, ...], taken i
 mask_align     "bottom-right": the columns of mask are the last keys of each entry, those before stay visible
 invariant      True: a row's bits never depend on the rest of the batch
 
+For float8 arrays (docs/fp8.md):
+
+query_scales   float32, [batch or 1, heads or 1, blocks or 1, 1], or one number: what the codes of q are multiplied by
+key_scales     the same for k, with its own shape
+value_scales   the same for v, or [batch or 1, kv_heads or 1, 1, value_dim]; v may be a transposed view
+scale_rows     rows of a block that share a scale: 64 or 128
+precision      "fast" allows weights of 8 bits; None or "accurate" does not
+output_dtype   of the output: float16 (what None means beside float8), bfloat16 or float32, the type or its name
+
 Returns an array of the same kind as q, on the same device, its dimensions in the order that q's have in
 memory; with return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.
 )";
@@ -210,6 +228,10 @@ PyMethodDef g_methods[] = {
      "plan" TESSERA_SIGNATURE "What attend() with these arguments would do, as a dict; computes nothing."},
     {"explain", erased(explain), METH_FASTCALL | METH_KEYWORDS,
      "explain" TESSERA_SIGNATURE "Which kernel attend() would run and why, or why none can, as text."},
+    {"quantise_memory", quantise_memory, METH_VARARGS,
+     "quantise_memory(x, codes, scales, means, scale_rows, hadamard, /)\n--\n\nquantise() into arrays that "
+     "are "
+     "there; means may be None."},
     {"set_threads", set_threads, METH_O,
      "set_threads(count, /)\n--\n\nCPU threads for every later call of this process; 0 means all cores."},
     {"threads", get_threads, METH_NOARGS, "threads()\n--\n\nWhat set_threads() set; 0 means all cores."},

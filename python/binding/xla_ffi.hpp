@@ -39,7 +39,16 @@ struct ErrorCreateArgs {
   ErrorCode code;
 };
 
-enum DataType : int { kPred = 1, kS32 = 4, kS64 = 5, kF16 = 10, kF32 = 11, kBf16 = 16 };
+enum DataType : int {
+  kPred = 1,
+  kS32 = 4,
+  kS64 = 5,
+  kF16 = 10,
+  kF32 = 11,
+  kBf16 = 16,
+  kF8E5M2 = 19,
+  kF8E4M3Fn = 20,
+};
 
 // Always dense, last dimension fastest.
 struct Buffer {

@@ -24,6 +24,7 @@ from ._binding import (
     threads,
 )
 from ._binding import version as __version__
+from ._quantise import quantise
 
 __all__ = [
     "DeviceUnavailable",
@@ -34,6 +35,7 @@ __all__ = [
     "explain",
     "jax",
     "plan",
+    "quantise",
     "set_threads",
     "threads",
     "torch",

@@ -10,5 +10,6 @@ from ._binding import explain as explain
 from ._binding import plan as plan
 from ._binding import set_threads as set_threads
 from ._binding import threads as threads
+from ._quantise import quantise as quantise
 
 __version__: str

@@ -2,6 +2,7 @@ from typing import Any, Literal, Sequence, TypeVar, overload
 
 Array = TypeVar("Array")
 Align = Literal["top-left", "bottom-right"]
+Precision = Literal["accurate", "fast"]
 Side = int | None
 Window = int | tuple[Side, Side] | tuple[Side, Side, Align] | Sequence[Any]
 
@@ -36,6 +37,12 @@ def attend(
     prior: Sequence[Any] | None = None,
     mask_align: Align | None = None,
     invariant: bool = False,
+    query_scales: Any | None = None,
+    key_scales: Any | None = None,
+    value_scales: Any | None = None,
+    scale_rows: int | None = None,
+    precision: Precision | None = None,
+    output_dtype: Any | str | None = None,
 ) -> Array: ...
 @overload
 def attend(
@@ -61,6 +68,12 @@ def attend(
     prior: Sequence[Any] | None = None,
     mask_align: Align | None = None,
     invariant: bool = False,
+    query_scales: Any | None = None,
+    key_scales: Any | None = None,
+    value_scales: Any | None = None,
+    scale_rows: int | None = None,
+    precision: Precision | None = None,
+    output_dtype: Any | str | None = None,
 ) -> tuple[Array, Array]: ...
 def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
 def plan(
@@ -86,6 +99,12 @@ def plan(
     prior: Sequence[Any] | None = None,
     mask_align: Align | None = None,
     invariant: bool = False,
+    query_scales: Any | None = None,
+    key_scales: Any | None = None,
+    value_scales: Any | None = None,
+    scale_rows: int | None = None,
+    precision: Precision | None = None,
+    output_dtype: Any | str | None = None,
 ) -> dict[str, Any]: ...
 def explain(
     q: Any,
@@ -110,7 +129,16 @@ def explain(
     prior: Sequence[Any] | None = None,
     mask_align: Align | None = None,
     invariant: bool = False,
+    query_scales: Any | None = None,
+    key_scales: Any | None = None,
+    value_scales: Any | None = None,
+    scale_rows: int | None = None,
+    precision: Precision | None = None,
+    output_dtype: Any | str | None = None,
 ) -> str: ...
+def quantise_memory(
+    x: Any, codes: Any, scales: Any, means: Any | None, scale_rows: int, hadamard: bool, /
+) -> None: ...
 def set_threads(count: int, /) -> None: ...
 def threads() -> int: ...
 def torch_calls() -> int: ...

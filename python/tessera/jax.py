@@ -10,6 +10,7 @@ store them.
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,10 @@ __all__ = ["attend"]
 
 _TARGET = "tessera_attend"
 _OPTIONAL = ("mask", "alibi", "sinks", "key_lengths")
-_SERVING = ("query_offsets", "key_offsets", "page_table", "prior_output", "prior_lse")  # these have no derivative
+# These have no derivative.
+_SERVING = ("query_offsets", "key_offsets", "page_table", "prior_output", "prior_lse")
+_SCALES = ("query_scales", "key_scales", "value_scales")
+_PRECISION = {None: 0, "accurate": 0, "fast": 1}
 
 try:
     _register, _ffi_call = jax.ffi.register_ffi_target, jax.ffi.ffi_call
@@ -34,10 +38,25 @@ for _platform, _capsule in _binding.jax_targets().items():
     _register(_TARGET, _capsule, platform=_platform, api_version=1)
 
 
-def _call(options: Options, names: tuple[str, ...], threads: int, operands, tensor_align: int = 0, invariant: int = 0):
+class Extras(NamedTuple):
+    """What calls without a derivative may ask for. Hashable, as Options are."""
+
+    tensor_align: int = 0
+    invariant: int = 0
+    scale_rows: int = 0
+    precision: int = 0
+    output_dtype: str = ""  # q's own, of 8-bit inputs float16
+
+
+def _is_code(array) -> bool:
+    return array.dtype.name.startswith("float8")
+
+
+def _call(options: Options, names: tuple[str, ...], threads: int, operands, extras: Extras = Extras()):
     q, _, v = operands[:3]
+    dtype = extras.output_dtype or (jnp.float16 if _is_code(q) else q.dtype)
     results = (
-        jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), q.dtype),
+        jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), dtype),
         jax.ShapeDtypeStruct(q.shape[:3], jnp.float32),
     )
     call = _ffi_call(_TARGET, results, vmap_method="sequential")
@@ -51,8 +70,10 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands, tens
         kernel=options.kernel,
         operands=",".join(names),
         threads=np.int64(threads),
-        tensor_align=np.int64(tensor_align),
-        invariant=np.int64(invariant),
+        tensor_align=np.int64(extras.tensor_align),
+        invariant=np.int64(extras.invariant),
+        scale_rows=np.int64(extras.scale_rows),
+        precision=np.int64(extras.precision),
     )
     return tuple(output_and_lse)  # a list in JAX 0.5
 
@@ -116,7 +137,7 @@ def _attend_jvp(options, names, threads, primals, tangents):
 
 
 _jitted = jax.jit(_attend, static_argnums=(0, 1, 2))
-_jitted_call = jax.jit(_call, static_argnums=(0, 1, 2, 4, 5))
+_jitted_call = jax.jit(_call, static_argnums=(0, 1, 2, 4))
 
 
 def attend(
@@ -142,10 +163,16 @@ def attend(
     prior=None,
     mask_align=None,
     invariant=False,
+    query_scales=None,
+    key_scales=None,
+    value_scales=None,
+    scale_rows=None,
+    precision=None,
+    output_dtype=None,
 ):
     """tessera.attend() for arrays of JAX, traced or not; see there for the arguments.
 
-    Batches with offsets, page tables or prior results have no derivatives.
+    Batches with offsets, page tables or prior results, and 8-bit inputs, have no derivatives.
     """
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
@@ -159,9 +186,12 @@ def attend(
         )
     serving = (query_offsets, key_offsets, page_table, *(prior or (None, None)))
     arrays |= {n: a for n, a in zip(_SERVING, serving) if a is not None}
+    arrays |= {n: a for n, a in zip(_SCALES, (query_scales, key_scales, value_scales)) if a is not None}
     for name, array in arrays.items():
         if not isinstance(array, jax.Array):
             arrays[name] = jnp.asarray(array)
+        if name in _SCALES and arrays[name].size == 1:
+            arrays[name] = arrays[name].reshape(1, 1, 1, 1)
     shapes = {name: arrays[name].shape for name in ("q", "k", "v")}
     if any(len(shape) != 4 for shape in shapes.values()):
         raise _binding.InvalidArgument(f"q, k and v need four dimensions each; their shapes are {shapes}")
@@ -170,13 +200,15 @@ def attend(
         queries=shapes["q"][2], keys=shapes["k"][2],
         has_lengths=any(a is not None for a in (key_lengths, query_offsets, key_offsets)),
     )  # fmt: skip
-    names = tuple(name for name in arrays if name in _OPTIONAL + _SERVING)
+    names = tuple(name for name in arrays if name in _OPTIONAL + _SERVING + _SCALES)
+    if precision not in _PRECISION:
+        raise ValueError(f"precision is {precision!r}; 'accurate' or 'fast' is accepted")
+    dtype = "" if output_dtype is None else jnp.dtype(output_dtype).name
     tensor_align = align_of(mask_align, "mask_align")
-    call = functools.partial(_jitted, options, names, _binding.threads(), tuple(arrays.values()))
-    if tensor_align or invariant or any(name in _SERVING for name in names):
-        operands = tuple(arrays.values())
-        call = functools.partial(
-            _jitted_call, options, names, _binding.threads(), operands, tensor_align, int(bool(invariant))
-        )
-    output, lse = call()
+    extras = Extras(tensor_align, int(bool(invariant)), int(scale_rows or 0), _PRECISION[precision], dtype)
+    operands = tuple(arrays.values())
+    if extras != Extras() or _is_code(arrays["q"]) or any(name in _SERVING + _SCALES for name in names):
+        output, lse = _jitted_call(options, names, _binding.threads(), operands, extras)
+    else:
+        output, lse = _jitted(options, names, _binding.threads(), operands)
     return (output, lse) if return_lse else output

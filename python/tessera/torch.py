@@ -64,10 +64,16 @@ def attend(
     prior=None,
     mask_align=None,
     invariant=False,
+    query_scales=None,
+    key_scales=None,
+    value_scales=None,
+    scale_rows=None,
+    precision=None,
+    output_dtype=None,
 ):
     """tessera.attend() with gradients, and as one node of a compiled graph.
 
-    Batches with offsets, page tables or prior results run at once, without either.
+    Batches with offsets, page tables or prior results, and 8-bit inputs, run at once, without either.
     """
     tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ())) if t is not None]
     if has_tangent(tensors):
@@ -79,16 +85,20 @@ def attend(
         workspace = None
     serving = {
         "query_offsets": query_offsets, "key_offsets": key_offsets, "page_table": page_table, "prior": prior,
-        "mask_align": mask_align,
+        "mask_align": mask_align, "query_scales": query_scales, "key_scales": key_scales,
+        "value_scales": value_scales, "scale_rows": scale_rows, "precision": precision, "output_dtype": output_dtype,
     }  # fmt: skip
     given = [name for name, value in serving.items() if value is not None]
+    if not given and str(q.dtype).startswith("torch.float8"):
+        given = ["8-bit q"]
+    words = given[0] if given and " " in given[0] else f"{(given or ['invariant'])[0]}="
     if given and (is_traced(q) or q.is_meta):
         raise ValueError(
-            f"{given[0]}= is for calls that run at once: the operator tessera::attend, which graphs and fake tensors "
+            f"{words} is for calls that run at once: the operator tessera::attend, which graphs and fake tensors "
             "see, does not take it"
         )
     if out is not None or workspace is not None or given or invariant:
-        name = "out=" if out is not None else "workspace=" if workspace is not None else f"{(given or ['invariant'])[0]}="
+        name = "out=" if out is not None else "workspace=" if workspace is not None else words
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise ValueError(f"{name} has no gradient; leave it off, or call under torch.no_grad()")
         if workspace is not None and (is_traced(q) or q.is_meta):

@@ -90,10 +90,10 @@ def attend(q, k, v, **options):
     return _evaluate(q, k, v, np.float64, **options)[:2]
 
 
-def plain(q, k, v, **options):
-    """(output, lse) in float32, the output rounded to q's dtype."""
+def plain(q, k, v, *, dtype=None, **options):
+    """(output, lse) in float32, the output rounded to q's dtype, or to this one."""
     out, lse = _evaluate(q, k, v, np.float32, **options)[:2]
-    return out.astype(q.dtype), lse
+    return out.astype(dtype or q.dtype), lse
 
 
 def _rounding_step(values, dtype):
@@ -103,13 +103,14 @@ def _rounding_step(values, dtype):
     return 2.0 ** (exponent - digits)
 
 
-def check(output, q, k, v, *, lse=None, where="", **options):
+def check(output, q, k, v, *, lse=None, where="", dtype=None, **options):
     """Fails unless output (and lse) lie within the derived bound of the oracle; returns the oracle's output."""
     truth, true_lse, moved, moved_lse = _evaluate(q, k, v, np.float64, **options)
-    yardstick, yardstick_lse = plain(q, k, v, **options)
+    dtype = np.dtype(dtype or q.dtype)  # of the output
+    yardstick, yardstick_lse = plain(q, k, v, dtype=dtype, **options)
     assert output.shape == truth.shape, (output.shape, truth.shape)
-    assert output.dtype == q.dtype
-    _within(output, truth, yardstick, moved, q.dtype, f"output {where}")
+    assert output.dtype == dtype
+    _within(output, truth, yardstick, moved, dtype, f"output {where}")
     if lse is not None:
         assert lse.dtype == np.float32
         _within(lse, true_lse, yardstick_lse, moved_lse, np.float32, f"lse {where}")

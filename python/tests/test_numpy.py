@@ -265,7 +265,7 @@ REFUSALS = {
     "mask dtype": (lambda q, k, v: (q, k, v), {"mask": np.ones((6, 8), np.int32)}, ValueError, "mask.tensor.dtype is i32"),
     "lengths": (lambda q, k, v: (q, k, v), {"key_lengths": np.int32([9])}, ValueError, r"key_lengths\[0\] is 9"),
     "sinks": (lambda q, k, v: (q, k, v), {"sinks": np.zeros(3, np.float32)}, ValueError, r"sinks.shape\[0\] is 3"),
-    "fp8": (lambda q, k, v: tuple(t.astype(ml_dtypes.float8_e4m3fn) for t in (q, k, v)), {}, NotImplementedError, "fp8"),
+    "fp8 alone": (lambda q, k, v: (q.astype(ml_dtypes.float8_e4m3fn), k, v), {}, ValueError, "key.dtype is f32"),
     "unknown": (lambda q, k, v: (q, k, v), {"dropout": 0.1}, TypeError, "no argument 'dropout'"),
     "twice": (lambda q, k, v: (q, k, v), {"k": 1}, TypeError, "'k' twice"),
     "missing": (lambda q, k, v: (q, k), {}, TypeError, r"attend\(\) needs v"),
@@ -310,7 +310,8 @@ def test_signature_and_help():
     names = list(inspect.signature(tessera.attend).parameters)
     assert names == ["q", "k", "v", "mask", "causal", "window", "scale", "softcap", "alibi", "sinks", "key_lengths",
                      "return_lse", "out", "kernel", "workspace", "query_offsets", "key_offsets", "page_table", "prior",
-                     "mask_align", "invariant"]  # fmt: skip
+                     "mask_align", "invariant", "query_scales", "key_scales", "value_scales", "scale_rows", "precision",
+                     "output_dtype"]  # fmt: skip
     assert "bottom-right" in tessera.attend.__doc__
 
 

@@ -1,25 +1,27 @@
-// The extern "C" shell: copy the caller's structs, find or make the plan, submit it, catch. Nothing thrown
-// gets out.
+// Attention behind the extern "C" shell (shell.hpp): copy the caller's structs, find or make the plan, submit
+// it.
 #include <fmt/format.h>
 #include <tessera/tessera.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "api/recent_calls.hpp"
+#include "api/shell.hpp"
 #include "core/backend.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
 
 namespace {
 
+using tessera::api::copy_struct;
+using tessera::api::guarded;
+using tessera::api::last_error;
 using tessera::api::RecentCalls;
 using tessera::api::Request;
 using tessera::core::Addresses;
@@ -27,69 +29,6 @@ using tessera::core::Backend;
 using tessera::core::invalid;
 using tessera::core::Problem;
 using tessera::core::Status;
-
-std::string& last_error() {
-  thread_local std::string message;
-  return message;
-}
-
-tessera_status remember(const Status& status) noexcept {
-  try {
-    if (!status.ok()) last_error() = status.message;
-  } catch (...) {
-    last_error().clear();  // no memory for the sentence; the code still tells
-  }
-  return status.code;
-}
-
-// Runs body() and turns whatever it throws into a status.
-template <class Body>
-tessera_status guarded(Body body) noexcept {
-  try {
-    return remember(body());
-  } catch (const std::bad_alloc&) {
-    return remember({TESSERA_OUT_OF_MEMORY, "not enough memory"});
-  } catch (const std::exception& e) {
-    return remember({TESSERA_INTERNAL, e.what()});
-  } catch (...) {
-    return remember({TESSERA_INTERNAL, "an unknown exception"});
-  }
-}
-
-// The sizes of the structs in their first version: nothing shorter was ever a whole struct.
-template <class Struct>
-constexpr std::size_t kFirstSize = 0;
-template <>
-constexpr std::size_t kFirstSize<tessera_attention> = offsetof(tessera_attention, sinks) +
-                                                      sizeof(tessera_tensor);
-template <>
-constexpr std::size_t kFirstSize<tessera_device> = offsetof(tessera_device, kernel) + sizeof(const char*);
-template <>
-constexpr std::size_t kFirstSize<tessera_plan_info> = offsetof(tessera_plan_info, bytes) + sizeof(double);
-
-// A caller built against another version passes a struct of another size: a shorter one keeps the
-// defaults of *out, a longer one is fine as long as what we do not know is all zero.
-template <class Struct>
-Status copy_struct(std::string_view name, const Struct* given, Struct* out) {
-  if (given == nullptr) return invalid(fmt::format("{} is null", name));
-  const std::size_t size = given->struct_size;
-  constexpr std::size_t kLargest = 1 << 16;
-  if (size < kFirstSize<Struct> || size > kLargest) {
-    return invalid(fmt::format("{}.struct_size is {}; fill the struct from its _INIT macro ({} here)", name,
-                               size, sizeof(Struct)));
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  if (size > sizeof(Struct) &&
-      std::any_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte != 0; })) {
-    return invalid(
-        fmt::format("{}.struct_size is {}, and the fields past {} are set: this library (version {}) is "
-                    "older than the header it was called with",
-                    name, size, sizeof(Struct), tessera_version()));
-  }
-  std::memcpy(out, given, std::min(size, sizeof(Struct)));
-  out->struct_size = sizeof(Struct);
-  return {};
-}
 
 Status copy_request(const tessera_attention* problem, const tessera_device* device, Request* request) {
   if (Status s = copy_struct("problem", problem, &request->attention); !s.ok()) return s;
@@ -99,7 +38,7 @@ Status copy_request(const tessera_attention* problem, const tessera_device* devi
   return {};
 }
 
-// On the heap: what is thread-local may be taken from the stack of every thread, and this is 50 KB. A call in
+// On the heap: what is thread-local may be taken from the stack of every thread, and this is 60 KB. A call in
 // the destructor of something that outlives the thread's own makes a second one, which stays.
 thread_local RecentCalls* recent_calls = nullptr;
 struct RecentCallsEnd {

@@ -1,5 +1,6 @@
 // FLOPs and bytes of a problem in closed form, so that planning stays cheap at any length.
 #include <algorithm>
+#include <cmath>
 
 #include "core/plan.hpp"
 
@@ -37,6 +38,27 @@ double mask_elements(const Problem& p) {
   return elements;
 }
 
+// Of the scales of a tensor that has so many outer coordinates, heads, rows and channels.
+double scale_bytes(const Scales& scales, std::int64_t outer, std::int64_t heads, std::int64_t rows,
+                   std::int64_t channels) {
+  if (!scales) return 0;
+  const auto times = [](std::int64_t stride, std::int64_t n) {
+    return stride == 0 ? 1.0 : static_cast<double>(n);
+  };
+  const double blocks =
+      scales.rows > 0 ? std::ceil(static_cast<double>(rows) / static_cast<double>(scales.rows)) : 1.0;
+  return 4 * times(scales.outer_stride, outer) * times(scales.head_stride, heads) * blocks *
+         times(scales.channel_stride, channels);
+}
+
+double scale_bytes(const Problem& p) {
+  const std::int64_t outer = p.kv.pages ? p.kv.pages.count : p.batch;
+  const std::int64_t rows = p.kv.pages ? p.kv.pages.rows : p.keys;
+  return scale_bytes(p.scales.query, p.batch, p.heads, p.queries, 1) +
+         scale_bytes(p.scales.key, outer, p.kv_heads, rows, 1) +
+         scale_bytes(p.scales.value, outer, p.kv_heads, rows, p.value_dim);
+}
+
 }  // namespace
 
 double visible_pairs(const Problem& p) {
@@ -70,7 +92,8 @@ Cost cost(const Problem& p) {
   const double prior_bytes = static_cast<double>(p.prior.parts) * rows *
                              static_cast<double>(p.value_dim * dtype_size(p.prior.dtype) + 4);
   return {2 * batch * static_cast<double>(p.heads) * visible_pairs(p) * dims,
-          query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes + prior_bytes};
+          query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes + prior_bytes +
+              scale_bytes(p)};
 }
 
 }  // namespace tessera::core

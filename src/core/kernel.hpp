@@ -61,6 +61,13 @@ struct Budget {
   int spill_bytes = 0;   // per thread: what docs/sm80.md and docs/sm90.md account for
 };
 
+// The arithmetic whose plain form a kernel's errors are held to (oracle::Arithmetic; docs/correctness.md).
+enum class Arithmetic {
+  f32,           // scores, softmax and P V in float32
+  fp8_accurate,  // of 8-bit inputs: Q K by 8-bit tensor cores, P in 16 bits
+  fp8_fast       // the same with P in 8 bits
+};
+
 struct Kernel {
   std::string_view name;  // "cpu_avx2": device, then what sets it apart
   tessera_device_kind device = 0;
@@ -78,6 +85,15 @@ struct Kernel {
   // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the
   // bound.
   double tolerance = 0;
+  // Of 8-bit problems. fp8_fast: of a kernel that rounds P to 8 bits where the problem allows it.
+  Arithmetic arithmetic = Arithmetic::f32;
+  // What the bound of this problem is measured with.
+  Arithmetic arithmetic_of(const Problem& problem) const {
+    if (!is_8_bit(problem.dtype)) return Arithmetic::f32;
+    const bool not_allowed =
+        arithmetic == Arithmetic::fp8_fast && problem.precision != TESSERA_PRECISION_FAST;
+    return not_allowed ? Arithmetic::fp8_accurate : arithmetic;
+  }
   Budget budget;
   std::string_view symbol;     // what its CUDA functions are called: "ladder::scalar<"
   std::string_view only_arch;  // "sm_90a": compiled for that arch alone; empty: for every arch of the build

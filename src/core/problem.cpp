@@ -13,6 +13,12 @@ void advance(T** data, std::int64_t elements) {
   if (*data != nullptr) *data += elements;
 }
 
+// `row`: where row 0 of an entry stands in its tensor.
+void advance(Scales* scales, std::int64_t outer, std::int64_t row) {
+  advance(&scales->data, outer * scales->outer_stride);
+  scales->first_row += row;
+}
+
 }  // namespace
 
 Problem Problem::entry(std::int64_t b) const {
@@ -23,6 +29,7 @@ Problem Problem::entry(std::int64_t b) const {
   const std::int64_t first_row = query_offsets ? query_offsets[b] : 0;
   const std::int64_t first_key = kv.offsets ? kv.offsets[b] : 0;
   advance(&e.query, dtype, query.offset(b, 0, first_row));
+  advance(&e.scales.query, b, first_row);
   advance(&e.output.rows, output.dtype, output.rows.offset(b, 0, first_row));
   advance(&e.output.lse, b * output.lse_strides[0] + first_row * output.lse_strides[2]);
   advance(&e.prior.rows, prior.dtype, prior.rows.offset(0, 0, first_row));
@@ -39,6 +46,8 @@ Problem Problem::entry(std::int64_t b) const {
   } else {
     advance(&e.kv.key, dtype, kv.key.offset(b, 0, first_key));
     advance(&e.kv.value, dtype, kv.value.offset(b, 0, first_key));
+    advance(&e.scales.key, b, first_key);
+    advance(&e.scales.value, b, first_key);
   }
   e.query_offsets = e.kv.offsets = {};
   e.kv.lengths = nullptr;
@@ -58,6 +67,9 @@ void Problem::move_to(const Addresses& at) {
   scoring.sinks.data = static_cast<const float*>(at[TensorId::sinks]);
   prior.rows.data = at[TensorId::prior_output];
   prior.lse = static_cast<const float*>(at[TensorId::prior_lse]);
+  scales.query.data = static_cast<const float*>(at[TensorId::query_scales]);
+  scales.key.data = static_cast<const float*>(at[TensorId::key_scales]);
+  scales.value.data = static_cast<const float*>(at[TensorId::value_scales]);
   output.rows.data = at[TensorId::output];
   output.lse = static_cast<float*>(at[TensorId::lse]);
 }

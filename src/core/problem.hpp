@@ -64,7 +64,8 @@ struct PageTable {
 // one behind the other; or a pool of pages. A batch stride is then 0, or a page's.
 struct KeysValues {
   Tensor4 key, value;
-  const void* lengths = nullptr;  // keys of each batch entry that exist; null: all of them
+  std::int64_t value_column_stride = 1;  // 1 unless value is transposed: then its row stride is 1
+  const void* lengths = nullptr;         // keys of each batch entry that exist; null: all of them
   tessera_dtype lengths_dtype = 0;
   std::int64_t lengths_stride = 0;
   Offsets offsets;
@@ -111,9 +112,30 @@ struct Scoring {
   HeadFloats alibi_slopes, sinks;
 };
 
+// What the codes of an 8-bit tensor are multiplied by, by the coordinates in which it is stored: element
+// [outer, head, row, d] by at(outer, head, row, d), outer being the batch entry or the page. Strides are 0
+// where a scale serves all; absent scales are 1.
+struct Scales {
+  const float* data = nullptr;
+  std::int64_t outer_stride = 0, head_stride = 0, block_stride = 0, channel_stride = 0;
+  std::int64_t rows = 0;  // of a block; 0: all
+  std::int64_t first_row =
+      0;  // of the tensor: where row 0 of this problem stands (Problem::entry of packed rows)
+
+  explicit operator bool() const { return data != nullptr; }
+  std::int64_t block(std::int64_t row) const { return rows > 0 ? (first_row + row) / rows : 0; }
+  float at(std::int64_t outer, std::int64_t head, std::int64_t row, std::int64_t d) const {
+    if (data == nullptr) return 1.0f;
+    return data[outer * outer_stride + head * head_stride + block(row) * block_stride + d * channel_stride];
+  }
+};
+struct TensorScales {
+  Scales query, key, value;
+};
+
 struct Output {
   Tensor4 rows;
-  tessera_dtype dtype = 0;                    // the problem's, or f32
+  tessera_dtype dtype = 0;                    // the problem's, or f32; beside 8-bit inputs f16, bf16 or f32
   float* lse = nullptr;                       // may be null
   std::array<std::int64_t, 3> lse_strides{};  // batch, head, query
 };
@@ -138,6 +160,8 @@ struct Problem : Sizes {
   Scoring scoring;
   Prior prior;
   Output output;
+  TensorScales scales;                  // of 8-bit inputs
+  tessera_precision precision = 0;      // likewise
   PerTensor<std::uint64_t> span_bytes;  // from a tensor's address to behind its last element; 0 if empty
 
   // Whether entries may differ in what only memory says: then each is worked out as if it were alone.
@@ -186,6 +210,8 @@ Status check_workspace(const tessera_device& device, const PerTensor<std::uint64
 // table are looked at only where a key needs them that some row sees.
 Status validate_contents(const Problem& problem);
 
+// Whether it has one byte, and query, key and value may have scales.
+inline bool is_8_bit(tessera_dtype dtype) { return dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2; }
 const char* dtype_name(tessera_dtype dtype);
 std::int64_t dtype_size(tessera_dtype dtype);  // 0 if unknown
 

@@ -30,12 +30,7 @@ Status check_dtype(std::string_view name, const TensorRule& rule, const tessera_
     if (!accepted.empty()) accepted += ", ";
     accepted += dtype_name(dtype);
   }
-  std::string sentence =
-      fmt::format("{}.dtype is {}; accepted: {}", name, describe_dtype(tensor.dtype), accepted);
-  if (tensor.dtype == TESSERA_F8E4M3 || tensor.dtype == TESSERA_F8E5M2) {
-    return unsupported(sentence + " (fp8 is reserved and has no kernel yet)");
-  }
-  return invalid(std::move(sentence));
+  return invalid(fmt::format("{}.dtype is {}; accepted: {}", name, describe_dtype(tensor.dtype), accepted));
 }
 
 Status check_sizes(std::string_view name, const TensorRule& rule, const tessera_tensor& tensor) {
@@ -48,7 +43,18 @@ Status check_sizes(std::string_view name, const TensorRule& rule, const tessera_
     }
   }
   const int last = tensor.rank - 1;
-  if (rule.last_dim_contiguous && last >= 0 && tensor.shape[last] > 1 && tensor.strides[last] != 1) {
+  const bool scattered =
+      rule.last_dim_contiguous && last >= 0 && tensor.shape[last] > 1 && tensor.strides[last] != 1;
+  if (scattered && rule.transposed_8_bit && is_8_bit(tensor.dtype)) {
+    const bool rows_contiguous = tensor.shape[last - 1] <= 1 || tensor.strides[last - 1] == 1;
+    const bool empty = std::find(tensor.shape, tensor.shape + tensor.rank, 0) != tensor.shape + tensor.rank;
+    if (rows_contiguous && (tensor.strides[last] >= 1 || empty)) return {};
+    return invalid(fmt::format(
+        "{}.strides[{}] is {} and {}.strides[{}] is {}; one of the last two dimensions must be contiguous "
+        "(stride 1)",
+        name, last - 1, tensor.strides[last - 1], name, last, tensor.strides[last]));
+  }
+  if (scattered) {
     return invalid(fmt::format("{}.strides[{}] is {}; the last dimension must be contiguous (stride 1)", name,
                                last, tensor.strides[last]));
   }

@@ -17,6 +17,7 @@ struct TensorRule {
   int max_rank = 4;
   std::span<const tessera_dtype> dtypes;
   bool last_dim_contiguous = true;
+  bool transposed_8_bit = false;  // of an 8-bit dtype the last dimension but one may be contiguous instead
 };
 
 // An optional tensor that was left out: no data and no rank.

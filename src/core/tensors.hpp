@@ -26,7 +26,10 @@ enum class TensorId {
   key_offsets,
   page_table,
   prior_output,
-  prior_lse
+  prior_lse,
+  query_scales,
+  key_scales,
+  value_scales
 };
 
 struct TensorField {
@@ -52,12 +55,15 @@ constexpr void for_each_tensor(Attention& a, F f) {
   f(TensorField{TensorId::page_table, "page_table", false}, a.page_table);
   f(TensorField{TensorId::prior_output, "prior_output", false}, a.prior_output);
   f(TensorField{TensorId::prior_lse, "prior_lse", false}, a.prior_lse);
+  f(TensorField{TensorId::query_scales, "query_scales", false}, a.query_scales);
+  f(TensorField{TensorId::key_scales, "key_scales", false}, a.key_scales);
+  f(TensorField{TensorId::value_scales, "value_scales", false}, a.value_scales);
 }
 
 // Something for every tensor: PerTensor<void*> at; at[TensorId::key].
 template <class T>
 struct PerTensor {
-  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::prior_lse) + 1;
+  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::value_scales) + 1;
   std::array<T, kCount> values{};
 
   constexpr T& operator[](TensorId id) { return values[static_cast<std::size_t>(id)]; }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "core/scales.hpp"
 #include "core/sequences.hpp"
 #include "core/tensor_checks.hpp"
 
@@ -26,6 +27,7 @@ const DtypeTraits& traits_of(tessera_dtype dtype) {
   return kDtypes[dtype > 0 && dtype < static_cast<tessera_dtype>(std::size(kDtypes)) ? dtype : 0];
 }
 
+constexpr tessera_dtype kInputs[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, TESSERA_F8E4M3, TESSERA_F8E5M2};
 constexpr tessera_dtype kFloats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kMasks[] = {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kFloat[] = {TESSERA_F32};
@@ -34,9 +36,9 @@ constexpr tessera_dtype kPages[] = {TESSERA_I32};
 
 const TensorRule& rule_of(TensorId id) {
   static const PerTensor<TensorRule> rules = {{{
-      {"[batch, heads, queries, dim]", 4, 4, kFloats},
-      {"[batch, kv_heads, keys, dim]", 4, 4, kFloats},
-      {"[batch, kv_heads, keys, value_dim]", 4, 4, kFloats},
+      {"[batch, heads, queries, dim]", 4, 4, kInputs},
+      {"[batch, kv_heads, keys, dim]", 4, 4, kInputs},
+      {"[batch, kv_heads, keys, value_dim]", 4, 4, kInputs, true, true},
       {"[batch, heads, queries, value_dim]", 4, 4, kFloats},
       {"[batch, heads, queries]", 3, 3, kFloat, false},
       {"broadcasting to [batch, heads, queries, keys]", 1, 4, kMasks},
@@ -48,6 +50,9 @@ const TensorRule& rule_of(TensorId id) {
       {"[batch, n]", 2, 2, kPages, false},
       {"[parts, heads, rows, value_dim]", 4, 4, kFloats},
       {"[parts, heads, rows]", 3, 3, kFloat, false},
+      {"[batch or 1, heads or 1, blocks or 1, 1]", 4, 4, kFloat, false},
+      {"[batch or 1, kv_heads or 1, blocks or 1, 1]", 4, 4, kFloat, false},
+      {"[batch or 1, kv_heads or 1, blocks or 1, 1 or value_dim]", 4, 4, kFloat, false},
   }}};
   return rules[id];
 }
@@ -69,7 +74,7 @@ Status check_tensors(const tessera_attention& p, Problem* out) {
   };
   if (Status s = same_dtype("key", p.key); !s.ok()) return s;
   if (Status s = same_dtype("value", p.value); !s.ok()) return s;
-  if (p.output.dtype == p.query.dtype || p.output.dtype == TESSERA_F32) return {};
+  if (p.output.dtype == p.query.dtype || p.output.dtype == TESSERA_F32 || is_8_bit(p.query.dtype)) return {};
   return invalid(fmt::format("output.dtype is {}, but query.dtype is {}: query's dtype or f32 is accepted",
                              dtype_name(p.output.dtype), dtype_name(p.query.dtype)));
 }
@@ -227,11 +232,13 @@ Status validate(const tessera_attention& p, Problem* problem) {
   out.query = view(p.query);
   out.kv.key = view(p.key);
   out.kv.value = view(p.value);
+  if (p.value.shape[3] > 1) out.kv.value_column_stride = std::max<std::int64_t>(p.value.strides[3], 1);
   out.output.rows = view(p.output);
   out.output.dtype = p.output.dtype;
 
   if (Status s = check_sequences(p, &out); !s.ok()) return s;  // the batch and its keys
   if (Status s = check_scalars(p, &out); !s.ok()) return s;
+  if (Status s = check_scales(p, &out); !s.ok()) return s;
   if (Status s = check_band(p.mask, &out.visibility); !s.ok()) return s;
   if (Status s = check_mask_tensor(p.mask, &out); !s.ok()) return s;
   if (Status s = check_lse(p, &out); !s.ok()) return s;

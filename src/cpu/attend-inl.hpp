@@ -8,163 +8,66 @@
 
 #include <type_traits>
 
+#include "cpu/codes-inl.hpp"
 #include "cpu/feed-inl.hpp"
-#include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
-#include "cpu/lanes-inl.hpp"
-#include "cpu/masks-inl.hpp"
 #include "cpu/one-key-inl.hpp"
 #include "cpu/panels-inl.hpp"
 #include "cpu/rows.hpp"
-#include "cpu/scores-inl.hpp"
+#include "cpu/steps-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-struct ItemContext {
-  const core::Problem& problem;
-  const Scoring& scoring;
-  const Workspace& work;
-};
-
-// Options, mask and band, after the dot products. `mask_at` is where the range begins in what the look found.
-template <int NV>
-HWY_INLINE void adjust_scores(const ItemContext& c, const Panel& panel, Range range, const MaskLook& look,
-                              std::size_t mask_at, float* s, Vec (&tile_max)[NV]) {
-  if (c.scoring.full) {
-    finish_scores<NV>(c.scoring, c.problem.scoring.alibi_slopes.data != nullptr, panel, range.key0,
-                      range.keys, look.bias == nullptr ? nullptr : look.bias + mask_at * kWidth<NV>, s,
-                      tile_max);
-  }
-  if (!look.open) hide_masked<NV>(look.bits, mask_at, range.keys, s, tile_max);
-  const std::int64_t end = range.key0 + static_cast<std::int64_t>(range.keys);
-  if (range.key0 < panel.full_begin || end > panel.full_end) {
-    hide_outside_band<NV>(panel, range.key0, range.keys, s, tile_max);
-  }
-}
-
-// One panel with rows in lanes; `at` is where its keys begin in the tile.
-template <int NV>
-HWY_NOINLINE void step_lanes(const ItemContext& c, const Panel& panel, Range range, std::size_t at,
-                             Feed& feed) {
-  const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
-  float* const s = c.work.scores;
-  const MaskLook look = look_at_mask<NV>(c.problem, panel, range, c.work.bias);
-  if (look.begin == look.end) return;
-  range = {range.key0 + static_cast<std::int64_t>(look.begin), look.end - look.begin};
-  at += look.begin;
-  HWY_ALIGN float alpha[kWidth<NV>];
-  Vec tile_max[NV];
-  score_lanes<NV>(feed, at, range.keys, panel.query, static_cast<std::size_t>(c.problem.dim), s, tile_max);
-  adjust_scores<NV>(c, panel, range, look, look.begin, s, tile_max);
-  feed.need_all();
-  const FloatTile v = feed.value().from(at);
-  if (feed.careful()) {
-    softmax_step<NV, true>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-    output_lanes_careful<NV>(v, range.keys, s, alpha, value_dim, panel.output);
-  } else {
-    softmax_step<NV, false>(s, range.keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-    output_lanes<FloatTerms, NV>(feed, v.data, v.stride, range.keys, s, alpha, value_dim, panel.output);
-  }
-}
-
-// A tile of a few-rows panel: K and V rows, and the number of the first key of each stream.
+// The rows of K and V of an item, for kernels that take them by their addresses: where they are.
 template <class T>
-struct FewTile {
-  Streams<T> k, v;
-  std::int64_t key0[kStreams];
+struct FewRows {
+  using Element = T;
+  FewRows(const ItemContext& c, const Item& item)
+      : key(c.problem.kv, c.problem.kv.key, item, sizeof(T)),
+        value(c.problem.kv, c.problem.kv.value, item, sizeof(T)) {}
+  // `count` from key number `first` on, as rows `at` ... of a tile.
+  HWY_INLINE void put(std::int64_t first, std::int64_t count, std::int64_t at, const T** k,
+                      const T** v) const {
+    key.put(first, count, k + at);
+    value.put(first, count, v + at);
+  }
+  Rows key, value;
 };
 
-template <int R, class T>
-HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const FewTile<T>& tile,
-                                const MaskLook (&look)[kStreams], Vec (&tile_max)[kFewVectors]) {
-  const F f32;
-  score_few<R>(tile.k, tile.v, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
-               c.work.scores);
-  TESSERA_UNROLL
-  for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Set(f32, -kInf);
-  for (int g = 0; g < tile.k.count; ++g) {
-    float* const s = c.work.scores + static_cast<std::size_t>(g) * tile.k.keys * kFewWidth;
-    Vec stream_max[kFewVectors];
-    TESSERA_UNROLL
-    for (int i = 0; i < kFewVectors; ++i) {
-      stream_max[i] = hn::Set(f32, -kInf);
-      for (std::size_t j = 0; j < tile.k.keys; ++j) {
-        stream_max[i] = hn::Max(stream_max[i], hn::Load(f32, s + j * kFewWidth + i * kLanes));
-      }
+// Of codes: as floats, in the item's scratch memory.
+template <>
+struct FewRows<Code> {
+  using Element = float;
+  FewRows(const ItemContext& c, const Item& item)
+      : work(c.work), key(CodeRows::keys(c.problem, item)), value(CodeRows::values(c.problem, item)) {}
+  HWY_INLINE void put(std::int64_t first, std::int64_t count, std::int64_t at, const float** k,
+                      const float** v) const {
+    const auto rows = static_cast<std::size_t>(count), begin = static_cast<std::size_t>(at);
+    key.read(first, rows, work.key + begin * work.query_stride, work.query_stride);
+    value.read(first, rows, work.value + begin * work.output_stride, work.output_stride);
+    for (std::size_t i = begin; i < begin + rows; ++i) {
+      k[i] = work.key + i * work.query_stride;
+      v[i] = work.value + i * work.output_stride;
     }
-    adjust_scores<kFewVectors>(c, panel, Range{tile.key0[g], tile.k.keys}, look[g], 0, s, stream_max);
-    TESSERA_UNROLL
-    for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Max(tile_max[i], stream_max[i]);
   }
-}
-
-template <int R, class T>
-HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTile<T>& tile) {
-  const F f32;
-  const std::size_t keys = tile.k.all();
-  float* const s = c.work.scores;
-  MaskLook look[kStreams];
-  bool seen = false;
-  for (int g = 0; g < tile.k.count; ++g) {
-    look[g] = look_at_mask<kFewVectors>(c.problem, panel, {tile.key0[g], tile.k.keys},
-                                        c.work.bias + static_cast<std::size_t>(g) * tile.k.keys * kFewWidth);
-    seen |= look[g].begin < look[g].end;
-    look[g].open &= look[g].bits == nullptr || look[g].end - look[g].begin == tile.k.keys;
-  }
-  if (!seen) return;
-  HWY_ALIGN float alpha[kFewWidth];
-  Vec tile_max[kFewVectors];
-  score_few_panel<R>(c, panel, tile, look, tile_max);
-  softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
-  const OutputStep<T> step{.v = tile.v,
-                           .p = s,
-                           .alpha = alpha,
-                           .dim = Spans(static_cast<std::size_t>(c.problem.value_dim)),
-                           .o = panel.output,
-                           .o_stride = c.work.output_stride};
-  const std::size_t done = output_few<R>(step);
-  if (done == step.dim.vectors) return;
-  // Something is not finite. The weights again, marked this time, for the careful kernel.
-  score_few_panel<R>(c, panel, tile, look, tile_max);
-  Vec max[kFewVectors], ignored[kFewVectors];
-  TESSERA_UNROLL
-  for (int i = 0; i < kFewVectors; ++i) {
-    max[i] = usable_max(hn::Load(f32, panel.max + i * kLanes));
-    ignored[i] = hn::Zero(f32);
-  }
-  weigh<kFewVectors, true>(s, keys, hn::Set(f32, c.scoring.factor), max, ignored);
-  output_few_careful(R, step, done);
-}
-
-template <class T>
-HWY_INLINE void step_few_any(const ItemContext& c, const Panel& panel, const FewTile<T>& tile) {
-  switch (panel.rows) {
-    case 1:
-      return step_few<1>(c, panel, tile);
-    case 2:
-      return step_few<2>(c, panel, tile);
-    case 3:
-      return step_few<3>(c, panel, tile);
-    default:
-      return step_few<4>(c, panel, tile);
-  }
-}
+  const Workspace& work;
+  CodeRows key, value;
+};
 
 // Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
 template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
-  const core::KeysValues& kv = c.problem.kv;
-  const Rows k(kv, kv.key, item, sizeof(T)), v(kv, kv.value, item, sizeof(T));
-  const T *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys];
+  using Element = typename FewRows<T>::Element;
+  const FewRows<T> rows(c, item);
+  const Element *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys];
   // `count` keys from each of `places` stretches.
   const auto step = [&](std::int64_t key0, std::int64_t stretch, std::int64_t count, int places) HWY_ATTR {
     const std::size_t each = static_cast<std::size_t>(count);
-    FewTile<T> tile{{key_rows, each, places}, {value_rows, each, places}, {}};
+    FewTile<Element> tile{{key_rows, each, places}, {value_rows, each, places}, {}};
     for (int g = 0; g < places; ++g) {
       tile.key0[g] = key0 + g * stretch;
-      k.put(tile.key0[g], count, key_rows + g * count);
-      v.put(tile.key0[g], count, value_rows + g * count);
+      rows.put(tile.key0[g], count, g * count, key_rows, value_rows);
     }
     for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
   };
@@ -180,8 +83,7 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
 template <class T>
 HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) {
   constexpr std::int64_t kTile = kColumn;
-  const core::KeysValues& kv = c.problem.kv;
-  const Rows k(kv, kv.key, item, sizeof(T)), v(kv, kv.value, item, sizeof(T));
+  const FewRows<T> rows(c, item);
   const Panel& panel = c.work.panels[0];
   const std::size_t dim = static_cast<std::size_t>(c.problem.dim);
   const std::size_t value_dim = static_cast<std::size_t>(c.problem.value_dim);
@@ -198,8 +100,8 @@ HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) 
   for (; border < keys.end; border += kTile) {
     const std::int64_t end = std::min(border + kTile, keys.end);
     const std::size_t count = static_cast<std::size_t>(end - border);
-    to_columns(as_floats<T>(k, border, count, dim, scratch), count, dim, key);
-    to_columns(as_floats<T>(v, border, count, value_dim, scratch), count, value_dim, value);
+    to_columns(as_floats<T>(rows.key, border, count, dim, scratch), count, dim, key);
+    to_columns(as_floats<T>(rows.value, border, count, value_dim, scratch), count, value_dim, value);
     const bool careful = !finite_columns(value, count, value_dim);
     for (int r = 0; r < panel.rows; ++r) {
       const std::int64_t first = std::max(panel.begin[r], border), last = std::min(panel.end[r], end);
@@ -212,24 +114,6 @@ HWY_INLINE void walk_tiny(const ItemContext& c, const Item& item, KeySpan keys) 
       row.sum = panel.sum + r;
       careful ? step_tiny_row<true>(row, c.scoring.factor) : step_tiny_row<false>(row, c.scoring.factor);
     }
-  }
-}
-
-// One panel, whatever its kind, of an item whose tiles are converted.
-HWY_INLINE void step_fed(const ItemContext& c, const Panel& panel, Range range, Feed& feed) {
-  const std::size_t at = static_cast<std::size_t>(range.key0 - feed.first());
-  if (panel.kind == PanelKind::wide) {
-    step_lanes<kWide>(c, panel, range, at, feed);
-  } else if (panel.kind == PanelKind::narrow) {
-    step_lanes<kNarrow>(c, panel, range, at, feed);
-  } else {
-    feed.need_all();
-    const float *keys[kMaxKeyTile], *values[kMaxKeyTile];
-    for (std::size_t j = 0; j < range.keys; ++j) {
-      keys[j] = feed.key().from(at + j).data;
-      values[j] = feed.value().from(at + j).data;
-    }
-    step_few_any(c, panel, FewTile<float>{{keys, range.keys, 1}, {values, range.keys, 1}, {range.key0}});
   }
 }
 
@@ -269,6 +153,35 @@ struct FloatTiles {
   }
 
   const ItemContext& c;
+  Feed feed;
+};
+
+// The same of codes.
+template <>
+struct FloatTiles<Code> {
+  static constexpr std::int64_t kKeysTogether = 1;
+
+  FloatTiles(const ItemContext& context, const Item& item, int /*panels*/)
+      : c(context),
+        key(CodeRows::keys(c.problem, item)),
+        value(CodeRows::values(c.problem, item)),
+        feed(feed_rows(key, c.work.key, c.work.query_stride),
+             feed_rows(value, c.work.value, c.work.output_stride)) {}
+  FloatTiles(const FloatTiles&) = delete;  // the feed points at the rows
+  HWY_INLINE void step(const Panel& panel, Range range) { step_fed(c, panel, range, feed); }
+
+  static FeedRows feed_rows(const CodeRows& rows, float* to, std::size_t to_stride) {
+    return {.from = rows.rows(),
+            .bytes = rows.row_bytes(),
+            .length = 0,
+            .to = to,
+            .to_stride = to_stride,
+            .convert = nullptr,
+            .codes = &rows};
+  }
+
+  const ItemContext& c;
+  CodeRows key, value;
   Feed feed;
 };
 
@@ -349,6 +262,9 @@ inline void attend_item(const Call& call, std::int64_t index, std::byte* scratch
       return attend_typed<F16>(call, index, scratch);
     case TESSERA_BF16:
       return attend_typed<BF16>(call, index, scratch);
+    case TESSERA_F8E4M3:
+    case TESSERA_F8E5M2:
+      return attend_typed<Code>(call, index, scratch);
     default:
       return attend_typed<float>(call, index, scratch);
   }

@@ -2,7 +2,9 @@
 // is missing or a single element is wanted. Rounding is to nearest, ties to even.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace tessera::cpu {
@@ -12,6 +14,10 @@ struct F16 {
 };
 struct BF16 {
   std::uint16_t bits;
+};
+// An 8-bit float of either format; which one, the problem says.
+struct Code {
+  std::uint8_t bits;
 };
 
 inline float to_float(float x) { return x; }
@@ -26,6 +32,40 @@ inline float to_float(F16 x) {
   // subnormals, whose product is exact too.
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
+}
+
+// The formats of codes: by how many bits their fields stand below those of a float, what their exponent lacks
+// to a float's, and from which magnitude on they are no numbers.
+struct E4M3 {
+  static constexpr int kShift = 20, kBias = 127 - 7;
+  static constexpr std::uint32_t kSpecial = 0x7f;  // NaN; there is no infinity
+};
+struct E5M2 {
+  static constexpr int kShift = 21, kBias = 127 - 15;
+  static constexpr std::uint32_t kSpecial = 0x7c;  // infinity, and NaN above it
+};
+
+template <class Format>
+constexpr float code_value(std::uint32_t code) {
+  const std::uint32_t sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
+  const std::uint32_t fields = magnitude << Format::kShift;
+  if (magnitude >= Format::kSpecial) return std::bit_cast<float>(sign | 0x7f800000u | fields);
+  constexpr std::uint32_t kBias = std::uint32_t{Format::kBias} << 23, kOne = 1u << 23;
+  if (fields >= kOne) return std::bit_cast<float>(sign | (fields + kBias));
+  const float least = std::bit_cast<float>(kBias + kOne);
+  const float subnormal = std::bit_cast<float>(fields + kBias + kOne) - least;
+  return sign != 0 ? -subnormal : subnormal;
+}
+
+// What every code stands for.
+template <class Format>
+const std::array<float, 256>& code_values() {
+  static constexpr std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (std::uint32_t code = 0; code < 256; ++code) all[code] = code_value<Format>(code);
+    return all;
+  }();
+  return values;
 }
 
 inline void from_float(float x, float* out) { *out = x; }

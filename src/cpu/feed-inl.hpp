@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "cpu/codes-inl.hpp"
 #include "cpu/rows.hpp"
 #include "cpu/tiles-inl.hpp"
 
@@ -31,7 +32,8 @@ struct FeedRows {
   std::size_t length;
   float* to;
   std::size_t to_stride;
-  RowConverter convert;  // null: K is read where it is
+  RowConverter convert;             // null: K is read where it is, or there are codes
+  const CodeRows* codes = nullptr;  // null: not of 8 bits
 };
 
 class Feed {
@@ -65,7 +67,7 @@ class Feed {
   }
 
   FloatTile key() const {
-    if (key_.convert != nullptr) return {key_.to, key_.to_stride};
+    if (key_.convert != nullptr || key_.codes != nullptr) return {key_.to, key_.to_stride};
     return {reinterpret_cast<const float*>(key_.from.row(first_)),
             static_cast<std::size_t>(key_.from.stride()) / sizeof(float)};
   }
@@ -84,7 +86,16 @@ class Feed {
     for (std::int64_t b = 0; b < rows.bytes; b += kLineBytes) __builtin_prefetch(row + b, 0, kSecondCache);
   }
 
+  // The whole tile at once: several keys share the lines of a transposed V.
+  void convert_codes() {
+    key_.codes->read(first_, keys_, key_.to, key_.to_stride);
+    const unsigned hold = value_.codes->read(first_, keys_, value_.to, value_.to_stride);
+    careful_ = careful_ || (hold & kNotFinite) != 0;
+    done_ = keys_;
+  }
+
   HWY_NOINLINE void convert_to(std::size_t end) {
+    if (key_.codes != nullptr) return convert_codes();
     const std::int64_t at = first_ + static_cast<std::int64_t>(done_);
     const std::size_t rows = end - done_;
     const char* from[kMaxKeyTile];

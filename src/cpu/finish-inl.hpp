@@ -8,6 +8,7 @@
 #endif
 
 #include <cmath>
+#include <type_traits>
 
 #include "cpu/panel.hpp"
 #include "cpu/schedule.hpp"
@@ -43,6 +44,21 @@ inline Normalisation normalise(const core::Problem& problem, double natural, Row
   const double weight = std::exp(max - reference);
   const double total = sum * weight + std::exp(sink - reference);
   return {static_cast<float>(weight / total), static_cast<float>(reference + std::log(total))};
+}
+
+// Calls body with a null pointer of the type that outputs or prior outputs have: the problem's, T, or f32; of
+// codes any of the three.
+template <class T, class Body>
+HWY_INLINE void with_type(tessera_dtype dtype, Body body) {
+  if (dtype == TESSERA_F32) {
+    body(static_cast<float*>(nullptr));
+  } else if constexpr (!std::is_same_v<T, Code>) {
+    body(static_cast<T*>(nullptr));
+  } else if (dtype == TESSERA_F16) {
+    body(static_cast<F16*>(nullptr));
+  } else {
+    body(static_cast<BF16*>(nullptr));
+  }
 }
 
 // merged += weight * part n's output for the row.
@@ -90,10 +106,9 @@ HWY_NOINLINE Normalisation take_in_priors(const core::Problem& problem, double n
     const double weight = std::exp(lse - reference);
     total += weight;
     const std::int64_t at = prior.rows.offset(n, place.head, place.query);
-    if (prior.dtype == TESSERA_F32)
-      add_part<float>(problem, at, static_cast<float>(weight), merged);
-    else
-      add_part<T>(problem, at, static_cast<float>(weight), merged);
+    with_type<T>(prior.dtype, [&](auto* type) HWY_ATTR {
+      add_part<std::remove_pointer_t<decltype(type)>>(problem, at, static_cast<float>(weight), merged);
+    });
   }
   if (!no_keys) {
     const double weight = std::exp(keys - reference);
@@ -108,15 +123,13 @@ HWY_NOINLINE Normalisation take_in_priors(const core::Problem& problem, double n
   return {static_cast<float>(1.0 / total), static_cast<float>(reference + std::log(total))};
 }
 
-// T is the problem's type; the output may be f32 beside it.
 template <class T>
 HWY_INLINE void write_output(const core::Problem& problem, std::int64_t at, const float* row,
                              float multiplier) {
   const std::size_t dim = static_cast<std::size_t>(problem.value_dim);
-  if (problem.output.dtype == TESSERA_F32)
-    write_row(row, dim, multiplier, static_cast<float*>(problem.output.rows.data) + at);
-  else
-    write_row(row, dim, multiplier, static_cast<T*>(problem.output.rows.data) + at);
+  with_type<T>(problem.output.dtype, [&](auto* type) HWY_ATTR {
+    write_row(row, dim, multiplier, static_cast<decltype(type)>(problem.output.rows.data) + at);
+  });
 }
 
 template <class T>

@@ -58,16 +58,17 @@ bool is_gpu_memory(PointerGetAttribute attribute, const void* data) {
 
 }  // namespace
 
+core::Status check_on_host(std::string_view name, const void* data) {
+  const PointerGetAttribute attribute = data != nullptr ? driver_function() : nullptr;
+  if (attribute == nullptr || !is_gpu_memory(attribute, data)) return {};
+  return core::invalid(fmt::format("{} is GPU memory, but device.kind is 1 (cpu)", name));
+}
+
 core::Status check_on_host(const core::Addresses& at, const tessera_device& device) {
-  const PointerGetAttribute attribute = driver_function();
-  if (attribute == nullptr) return {};
-  const auto check = [&](std::string_view name, const void* data) -> core::Status {
-    if (data == nullptr || !is_gpu_memory(attribute, data)) return {};
-    return core::invalid(fmt::format("{} is GPU memory, but device.kind is 1 (cpu)", name));
-  };
+  if (driver_function() == nullptr) return {};
   for (const core::TensorField& field : core::kTensorFields.values)
-    if (core::Status s = check(field.name, at[field.id]); !s.ok()) return s;
-  return check("device.workspace", device.workspace);
+    if (core::Status s = check_on_host(field.name, at[field.id]); !s.ok()) return s;
+  return check_on_host("device.workspace", device.workspace);
 }
 
 }  // namespace tessera::cpu

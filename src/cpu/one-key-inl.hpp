@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/finish-inl.hpp"
 #include "cpu/panels-inl.hpp"
@@ -43,10 +44,15 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
   const std::size_t dim = static_cast<std::size_t>(problem.dim);
   const std::size_t value_dim = static_cast<std::size_t>(problem.value_dim);
   const std::int64_t keys = problem.key_length(item.batch);
-  const auto row_of = [&](const auto& tensor) {
-    return reinterpret_cast<const T*>(Rows(problem.kv, tensor, item, sizeof(T)).row(0));
-  };
-  if (keys > 0) {  // what is past the length is not read
+  if constexpr (std::is_same_v<T, Code>) {
+    if (keys > 0) {
+      CodeRows::keys(problem, item).read(0, 1, work.key, work.query_stride);
+      CodeRows::values(problem, item).read(0, 1, work.value, work.output_stride);
+    }
+  } else if (keys > 0) {  // what is past the length is not read
+    const auto row_of = [&](const auto& tensor) {
+      return reinterpret_cast<const T*>(Rows(problem.kv, tensor, item, sizeof(T)).row(0));
+    };
     convert_row(row_of(problem.kv.key), dim, work.key, hn::Zero(F()));
     convert_row(row_of(problem.kv.value), value_dim, work.value, hn::Zero(F()));
   }
@@ -55,9 +61,14 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
     const auto [head, query] = item.place(row);
     float score = -kInf;
     if (const auto [begin, end] = visible_keys(problem, item, keys, query); begin < end) {
-      const T* const from =
-          static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);
-      score = dot(from, work.key, dim);
+      if constexpr (std::is_same_v<T, Code>) {
+        read_query_codes(problem, item.batch, head, query, work.rows_in_transit);
+        score = dot(work.rows_in_transit, work.key, dim);
+      } else {
+        const T* const from =
+            static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);
+        score = dot(from, work.key, dim);
+      }
       if (scoring.flip_query) score = -score;
     }
     // The weight is exp(score - score): 1 for numbers, NaN otherwise.

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/few-inl.hpp"
 #include "cpu/finish-inl.hpp"
@@ -35,8 +36,10 @@ struct Workspace {
     max_panels = rows / panel + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
     // Panels are padded to their width; only the last few of an item can be.
     const std::int64_t width = rows + static_cast<std::int64_t>(kMaxWidth) * 2;
-    key = carver.take<float>(tile * padded(problem.dim));
-    value = carver.take<float>(tile * padded(problem.value_dim));
+    // Codes become floats for every kernel: for those of few rows too, which read others where they are.
+    const std::int64_t converted = core::is_8_bit(problem.dtype) ? std::max(tile, kStreams * kFewKeys) : tile;
+    key = carver.take<float>(converted * padded(problem.dim));
+    value = carver.take<float>(converted * padded(problem.value_dim));
     queries = carver.take<float>(width * padded(problem.dim));
     outputs = carver.take<float>(width * padded(problem.value_dim));
     score_floats = std::max(tile * static_cast<std::int64_t>(kMaxWidth),
@@ -156,10 +159,14 @@ inline void load_queries(const core::Problem& problem, const Item& item, bool fl
   for (std::size_t r = 0; r < rows; ++r) {
     const std::int64_t row = panel.first_row + static_cast<std::int64_t>(r);
     const auto [head, query] = item.place(row);
-    const T* const from =
-        static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);
     float* const to = work.rows_in_transit + r * stride;
-    convert_row(from, dim, to, hn::Zero(F()));
+    if constexpr (std::is_same_v<T, Code>) {
+      read_query_codes(problem, item.batch, head, query, to);
+    } else {
+      const T* const from =
+          static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);
+      convert_row(from, dim, to, hn::Zero(F()));
+    }
     if (flip) {
       for (std::size_t d = 0; d < dim; ++d) to[d] = -to[d];
     }

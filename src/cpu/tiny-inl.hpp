@@ -46,6 +46,13 @@ HWY_INLINE FloatTile as_floats(const Rows& rows, std::int64_t first, std::size_t
   return {scratch, kTinyDim};
 }
 
+template <class T>
+HWY_INLINE FloatTile as_floats(const CodeRows& rows, std::int64_t first, std::size_t keys,
+                               std::size_t /*length*/, float* scratch) {
+  rows.read(first, keys, scratch, kTinyDim);
+  return {scratch, kTinyDim};
+}
+
 #if HWY_TARGET != HWY_SCALAR
 // Four elements of each of four rows to four columns.
 HWY_INLINE void turn_block(const float* rows, std::size_t stride, float* columns) {

@@ -1,5 +1,5 @@
-// f32, f16 and bf16 as the judges read and write them: from the definitions of the formats, one
-// rounding (to nearest, ties to even) straight from float64, subnormals, infinities and NaN included.
+// Floating dtypes as the judges read and write them: from the definitions of the formats, one rounding (to
+// nearest, ties to even) straight from float64, subnormals, infinities and NaN included.
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -14,10 +14,21 @@ struct Format {
   int fraction_bits;
   int min_exponent;  // of the smallest normal number
   int max_exponent;  // of the largest finite number
+  int sign_bit = 0;  // of formats that are written and read here
+  // Where there is no infinity, its exponent holds numbers too: all but the last code, which is NaN, and what
+  // lies beyond the largest number.
+  bool has_infinity = true;
+
+  std::uint32_t special() const {  // the magnitude of infinity, or of the only NaN
+    if (!has_infinity) return (1u << sign_bit) - 1;
+    return static_cast<std::uint32_t>(max_exponent - min_exponent + 2) << fraction_bits;
+  }
 };
 constexpr Format kF32{23, -126, 127};
-constexpr Format kF16{10, -14, 15};
-constexpr Format kBf16{7, -126, 127};
+constexpr Format kF16{10, -14, 15, 15};
+constexpr Format kBf16{7, -126, 127, 15};
+constexpr Format kF8E4M3{3, -6, 8, 7, false};
+constexpr Format kF8E5M2{2, -14, 15, 7};
 
 const Format& format_of(tessera_dtype dtype) {
   switch (dtype) {
@@ -27,20 +38,22 @@ const Format& format_of(tessera_dtype dtype) {
       return kF16;
     case TESSERA_BF16:
       return kBf16;
+    case TESSERA_F8E4M3:
+      return kF8E4M3;
+    case TESSERA_F8E5M2:
+      return kF8E5M2;
     default:
       std::abort();  // the problem was not validated
   }
 }
 
-// The bits of value in a 16-bit format: sign, exponent field, fraction.
-std::uint16_t encode16(double value, const Format& format) {
+// The bits of value in a format of 16 or 8 bits: sign, exponent field, fraction.
+std::uint16_t encode(double value, const Format& format) {
   const auto bits = std::bit_cast<std::uint64_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 63) << 15);
-  const auto infinity = static_cast<std::uint32_t>(format.max_exponent - format.min_exponent + 2)
-                        << format.fraction_bits;
-  if (std::isnan(value))
-    return static_cast<std::uint16_t>(sign | infinity | 1u << (format.fraction_bits - 1));
-  if (std::isinf(value)) return static_cast<std::uint16_t>(sign | infinity);
+  const auto sign = static_cast<std::uint16_t>((bits >> 63) << format.sign_bit);
+  const std::uint32_t special = format.special();
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | special | 1u << (format.fraction_bits - 1));
+  if (std::isinf(value)) return static_cast<std::uint16_t>(sign | special);
 
   // value = significand * 2^(exponent - 52)
   const int field = static_cast<int>(bits >> 52 & 0x7ff);
@@ -61,7 +74,7 @@ std::uint16_t encode16(double value, const Format& format) {
   std::uint64_t magnitude = kept;
   if (!subnormal)
     magnitude += static_cast<std::uint64_t>(exponent - format.min_exponent) << format.fraction_bits;
-  if (magnitude > infinity) magnitude = infinity;
+  if (magnitude > special) magnitude = special;
   return static_cast<std::uint16_t>(sign | magnitude);
 }
 
@@ -81,6 +94,21 @@ double decode_bf16(std::uint16_t brain) {
   return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(brain) << 16));
 }
 
+double decode8(std::uint8_t code, const Format& format) {
+  const double sign = code >> 7 != 0 ? -1.0 : 1.0;
+  const std::uint32_t magnitude = code & 0x7fu;
+  const std::uint32_t special = format.special();
+  if (magnitude > special || (magnitude == special && !format.has_infinity))
+    return std::copysign(std::numeric_limits<double>::quiet_NaN(), sign);
+  if (magnitude == special) return sign * std::numeric_limits<double>::infinity();
+  const std::uint32_t hidden = 1u << format.fraction_bits;
+  const std::uint32_t fraction = magnitude & (hidden - 1);
+  const auto field = static_cast<int>(magnitude >> format.fraction_bits);
+  const double significand = field == 0 ? fraction : hidden + fraction;
+  return sign *
+         std::ldexp(significand, format.min_exponent + (field == 0 ? 0 : field - 1) - format.fraction_bits);
+}
+
 }  // namespace
 
 double load(const void* data, tessera_dtype dtype, std::int64_t index) {
@@ -91,6 +119,9 @@ double load(const void* data, tessera_dtype dtype, std::int64_t index) {
       return decode_f16(static_cast<const std::uint16_t*>(data)[index]);
     case TESSERA_BF16:
       return decode_bf16(static_cast<const std::uint16_t*>(data)[index]);
+    case TESSERA_F8E4M3:
+    case TESSERA_F8E5M2:
+      return decode8(static_cast<const std::uint8_t*>(data)[index], format_of(dtype));
     default:
       std::abort();
   }
@@ -99,15 +130,19 @@ double load(const void* data, tessera_dtype dtype, std::int64_t index) {
 void store(void* data, tessera_dtype dtype, std::int64_t index, double value) {
   if (dtype == TESSERA_F32) {
     static_cast<float*>(data)[index] = static_cast<float>(value);
+  } else if (dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2) {
+    static_cast<std::uint8_t*>(data)[index] = static_cast<std::uint8_t>(encode(value, format_of(dtype)));
   } else {
-    static_cast<std::uint16_t*>(data)[index] = encode16(value, format_of(dtype));
+    static_cast<std::uint16_t*>(data)[index] = encode(value, format_of(dtype));
   }
 }
 
 double round_to(tessera_dtype dtype, double value) {
   if (dtype == TESSERA_F32) return static_cast<double>(static_cast<float>(value));
-  const std::uint16_t bits = encode16(value, format_of(dtype));
-  return dtype == TESSERA_F16 ? decode_f16(bits) : decode_bf16(bits);
+  const std::uint16_t bits = encode(value, format_of(dtype));
+  if (dtype == TESSERA_F16) return decode_f16(bits);
+  if (dtype == TESSERA_BF16) return decode_bf16(bits);
+  return decode8(static_cast<std::uint8_t>(bits), format_of(dtype));
 }
 
 double rounding_step(tessera_dtype dtype, double value) {

@@ -32,11 +32,7 @@ void add_keys(const tessera_attention& p, const Sizes& n, const Head<double>& he
   const double slope = static_cast<double>(alibi_slope(p, row.batch, row.head));
   const std::int64_t keys = key_length(p, row.batch);
   const std::int64_t position_of_query = position(p, row.batch, row.query);
-  const std::int64_t query_start = row_offset(p, p.query, row);
-  std::vector<double> query(static_cast<std::size_t>(n.dim));
-  for (std::int64_t d = 0; d < n.dim; ++d) {
-    query[static_cast<std::size_t>(d)] = load(p.query.data, p.query.dtype, query_start + d);
-  }
+  const std::vector<double> query = query_row<double>(p, row);
 
   for (std::int64_t j = 0; j < keys; ++j) {
     if (!visible(p, row.batch, row.head, row.query, j)) continue;

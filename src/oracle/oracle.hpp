@@ -26,8 +26,16 @@ struct Result {
 // The problem must have passed validation; problem.output and problem.lse are not touched.
 Result attend(const tessera_attention& problem);
 
-// Float arithmetic and a plain two-pass softmax. The output is rounded to problem.output.dtype.
-Result plain(const tessera_attention& problem);
+// Which arithmetic a yardstick has. The last two are for 8-bit inputs, as tensor cores compute with those
+// (plain_fp8.hpp); others are computed in f32 whatever is asked.
+enum class Arithmetic {
+  f32,           // every number is a float
+  fp8_accurate,  // Q K of codes in short accumulators, P rounded to f16
+  fp8_fast,      // the same, P rounded to e4m3, and P V in short accumulators as well
+};
+
+// A plain two-pass softmax. The output is rounded to problem.output.dtype.
+Result plain(const tessera_attention& problem, Arithmetic arithmetic = Arithmetic::f32);
 
 // The same for chosen rows only: results are [rows, value_dim] and [rows]. Fastest where rows of one
 // batch entry and head stand together. With query_offsets, `query` counts from the entry's first row; a row
@@ -37,7 +45,8 @@ struct Row {
 };
 inline constexpr std::int64_t kNoEntry = -1;
 Result attend(const tessera_attention& problem, std::span<const Row> rows);
-Result plain(const tessera_attention& problem, std::span<const Row> rows);
+Result plain(const tessera_attention& problem, std::span<const Row> rows,
+             Arithmetic arithmetic = Arithmetic::f32);
 std::vector<Row> every_row(const tessera_attention& problem);  // in the order of the output's rows
 // Where a row begins in a tensor laid out as the problem's query is, output and lse among them.
 std::int64_t row_offset(const tessera_attention& problem, const tessera_tensor& t, const Row& row);

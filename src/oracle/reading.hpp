@@ -75,16 +75,39 @@ inline std::int64_t key_length(const tessera_attention& p, std::int64_t b) {
   return p.key.shape[2];
 }
 
-// Where key j of entry b begins in key or value; -1 where its page does not exist.
-inline std::int64_t key_start(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,
-                              std::int64_t h, std::int64_t j) {
-  if (p.key_offsets.data != nullptr) return row_start(t, 0, h, whole(p.key_offsets, b) + j);
-  if (p.page_table.rank == 0) return row_start(t, b, h, j);
+// A row of a tensor, in the coordinates in which it is stored: [outer, head, row, :].
+struct Stored {
+  std::int64_t outer, head, row;
+  bool exists = true;
+};
+
+// Key j of entry b in key or value; its page may not exist.
+inline Stored stored_key(const tessera_attention& p, const tessera_tensor& t, std::int64_t b, std::int64_t h,
+                         std::int64_t j) {
+  if (p.key_offsets.data != nullptr) return {0, h, whole(p.key_offsets, b) + j};
+  if (p.page_table.rank == 0) return {b, h, j};
   const tessera_tensor& table = p.page_table;
   const std::int64_t page = t.shape[2];
   const std::int32_t which =
       static_cast<const std::int32_t*>(table.data)[b * table.strides[0] + j / page * table.strides[1]];
-  return which < 0 || which >= t.shape[0] ? -1 : row_start(t, which, h, j % page);
+  return {which, h, j % page, which >= 0 && which < t.shape[0]};
+}
+
+// The query row, likewise.
+inline Stored stored_query(const tessera_attention& p, const Row& row) {
+  return {p.query_offsets.data != nullptr ? 0 : row.batch, row.head, first_row(p, row.batch) + row.query};
+}
+
+// Where the scale of column d of a stored row lies, and what it is; 1 without scales.
+inline std::int64_t scale_index(const tessera_attention& p, const tessera_tensor& scales, const Stored& at,
+                                std::int64_t d) {
+  const std::int64_t block = scales.shape[2] == 1 ? 0 : at.row / p.scale_rows;
+  return broadcast_index(scales, at.outer, at.head, block, d);
+}
+inline float scale_at(const tessera_attention& p, const tessera_tensor& scales, const Stored& at,
+                      std::int64_t d) {
+  if (scales.data == nullptr) return 1.0f;
+  return static_cast<const float*>(scales.data)[scale_index(p, scales, at, d)];
 }
 
 // Where query i of batch entry b stands on the key axis.
@@ -146,19 +169,35 @@ inline float sink(const tessera_attention& p, std::int64_t h) {
   return static_cast<const float*>(p.sinks.data)[h * p.sinks.strides[0]];
 }
 
+// The elements of a stored row, scaled in the precision of the caller.
+template <class Real>
+void read_row(const tessera_attention& p, const tessera_tensor& t, const tessera_tensor& scales,
+              const Stored& at, Real* out) {
+  const std::int64_t start = row_start(t, at.outer, at.head, at.row);
+  for (std::int64_t d = 0; d < t.shape[3]; ++d) {
+    out[d] = static_cast<Real>(load(t.data, t.dtype, start + d * t.strides[3])) *
+             static_cast<Real>(scale_at(p, scales, at, d));
+  }
+}
+
+// The query row of a problem.
+template <class Real>
+std::vector<Real> query_row(const tessera_attention& p, const Row& row) {
+  std::vector<Real> out(static_cast<std::size_t>(p.query.shape[3]));
+  read_row(p, p.query, p.query_scales, stored_query(p, row), out.data());
+  return out;
+}
+
 // All keys of one batch entry and head of key or value, contiguous and in one type; NaN where there is no
 // page.
 template <class Real>
-std::vector<Real> matrix(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,
-                         std::int64_t h) {
+std::vector<Real> matrix(const tessera_attention& p, const tessera_tensor& t, const tessera_tensor& scales,
+                         std::int64_t b, std::int64_t h) {
   const std::int64_t rows = key_length(p, b), columns = t.shape[3];
   std::vector<Real> out(static_cast<std::size_t>(rows * columns), std::numeric_limits<Real>::quiet_NaN());
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t start = key_start(p, t, b, h, r);
-    if (start < 0) continue;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      out[static_cast<std::size_t>(r * columns + c)] = static_cast<Real>(load(t.data, t.dtype, start + c));
-    }
+    if (const Stored at = stored_key(p, t, b, h, r); at.exists)
+      read_row(p, t, scales, at, out.data() + r * columns);
   }
   return out;
 }
@@ -175,8 +214,8 @@ struct Head {
     if (batch == row.batch && kv_head == wanted) return;
     batch = row.batch;
     kv_head = wanted;
-    key = matrix<Real>(p, p.key, batch, kv_head);
-    value = matrix<Real>(p, p.value, batch, kv_head);
+    key = matrix<Real>(p, p.key, p.key_scales, batch, kv_head);
+    value = matrix<Real>(p, p.value, p.value_scales, batch, kv_head);
   }
 };
 

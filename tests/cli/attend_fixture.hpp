@@ -70,8 +70,12 @@ class Attend : public ::testing::Test {
 
   // Runs the binary inside the folder.
   Ran run(const std::string& arguments, const std::string& binary = kBinary) const {
+    return run_verb("attend", arguments, binary);
+  }
+  Ran run_verb(const std::string& verb, const std::string& arguments,
+               const std::string& binary = kBinary) const {
     const std::string command =
-        "cd '" + folder_.string() + "' && '" + binary + "' attend " + arguments + " 2>&1";
+        "cd '" + folder_.string() + "' && '" + binary + "' " + verb + " " + arguments + " 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");
     Ran ran;
     std::array<char, 4096> buffer;

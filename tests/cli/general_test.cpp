@@ -4,7 +4,7 @@
 namespace tessera::cli_tests {
 namespace {
 
-const char* const kVerbs[] = {"demo", "attend", "verify", "bench", "roofline", "kernels"};
+const char* const kVerbs[] = {"demo", "attend", "quantise", "verify", "bench", "roofline", "kernels"};
 
 TEST(Cli, HelpNamesEveryVerbAndShowsExamples) {
   const Outcome help = run("--help");

@@ -73,6 +73,8 @@ TEST(Isolation, HiddenKeysChangeNothing) {
         "b2 h2 q33 k33 d64 f32 mask=additive", "b1 h8/2 q3 k150 d64 f16 mask=additive",
         "b2 h2 q3 k300 d5 v2 f32 causal=bottom-right", "b4 h2/1 q2 k130 d8 v3 f16 lengths",
         "b1 h2 q4 k50 d1 bf16 align=bottom-right window=9,3",
+        "b1 h2 q40 k70 d64 f8e4m3 scales=block64 causal=bottom-right",
+        "b4 h4/2 q1 k300 d64 f8e5m2 scales=channel lengths", "b2 h2 q3 k90 d8 v3 f8e4m3 mask=boolean",
         "b4 h2 q17 k50 d64 f32 causal=bottom-right lengths sinks"}) {
     const Case c = case_of(words);
     for (const tessera_device& device : kernels_here()) {
@@ -93,6 +95,7 @@ TEST(Isolation, HiddenKeysChangeNothing) {
 
 TEST(Isolation, NeighboursInTheBatchChangeNothing) {
   for (const char* words : {"b3 h4/2 q33 k70 d64 f32", "b3 h8/2 q1 k900 d64 f16", "b3 h4/1 q6 k200 d80 bf16",
+                            "b3 h4/1 q6 k200 d80 f8e4m3 scales=block64",
                             "b3 h2 q65 k65 d64 f32 causal=top-left sinks layout=bshd"}) {
     const Case c = case_of(words);
     for (const tessera_device& device : kernels_here()) {
@@ -148,7 +151,8 @@ TEST(Isolation, ThreadCountsChangeNothing) {
   for (const char* words :
        {"b2 h4/2 q70 k130 d64 f32", "b1 h8/2 q1 k5000 d64 f16", "b1 h2/1 q5 k3000 d128 f32",
         "b1 h1 q300 k300 d64 bf16 causal=bottom-right", "b3 h2 q33 k90 d40 f32 lengths sinks mask=additive",
-        "b3 h2/1 q2 k5000 d4 v7 f32", "b2 h2 q90 k2 d64 f32", "b1 h3 q57 k130 d24 f32"}) {
+        "b3 h2/1 q2 k5000 d4 v7 f32", "b1 h4/2 q70 k5000 d64 f8e4m3 scales=block128 transposed",
+        "b1 h8/2 q1 k5000 d64 f8e5m2 scales=channel", "b2 h2 q90 k2 d64 f32", "b1 h3 q57 k130 d24 f32"}) {
     for (tessera_device device : kernels_here()) {
       Instance instance(case_of(words), Input::normal, 2);
       device.threads = 1;

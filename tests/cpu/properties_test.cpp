@@ -23,6 +23,8 @@ const std::vector<const char*>& shapes() {
       "b1 h2 q20 k31 d3 v5 bf16",
       "b1 h2 q100 k100 d64 f16 layout=bshd",
       "b1 h3 q2 k700 d80 f32 layout=padded",
+      "b2 h4/2 q33 k70 d64 f8e4m3 scales=channel",
+      "b1 h4/1 q2 k300 d72 f8e5m2 scales=head layout=padded",
   };
   return list;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "cases/codes.hpp"
 #include "cases/masks.hpp"
 #include "cases/sequences.hpp"
 
@@ -104,6 +105,13 @@ void pick_options(Picker& pick, Case* c) {
   if (pick.one_in(40)) c->scale = TESSERA_SCALE_ZERO;
 }
 
+void pick_codes(Picker& pick, Case* c) {
+  c->scales = static_cast<ScaleKind>(pick.below(6));
+  c->transposed = pick.one_in(3);
+  c->fast = pick.one_in(3);
+  if (pick.one_in(3)) c->output_dtype = TESSERA_BF16;
+}
+
 }  // namespace
 
 Case random_case(const Random& random, std::uint64_t number) {
@@ -116,7 +124,7 @@ Case random_case(const Random& random, std::uint64_t number) {
   c.keys = pick.one_in(4) ? c.queries : pick_length(pick);
   c.dim = pick.any(kDims);
   c.value_dim = pick.one_in(4) ? pick.any(kDims) : c.dim;
-  c.dtype = static_cast<tessera_dtype>(TESSERA_F32 + pick.below(3));
+  c.dtype = static_cast<tessera_dtype>(TESSERA_F32 + pick.below(5));
   c.layout = static_cast<Layout>(pick.below(3));
   // Too much work for its place in a row of thousands: shorten whatever is longest.
   while (c.batch * c.heads * c.queries * (c.keys + 1) * (c.dim + c.value_dim) > kMostMultiplyAdds) {
@@ -133,6 +141,7 @@ Case random_case(const Random& random, std::uint64_t number) {
   }
   pick_sequences(pick, &c);
   pick_options(pick, &c);
+  if (of_codes(c)) pick_codes(pick, &c);
   return c;
 }
 
@@ -154,6 +163,9 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.packed = false; },
       [](Case& x) { x.ragged = false; },
       [](Case& x) { x.output_dtype = 0; },
+      [](Case& x) { x.scales = ScaleKind::none; },
+      [](Case& x) { x.transposed = false; },
+      [](Case& x) { x.fast = false; },
       [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },
       [](Case& x) { x.mask_lowest = false; },
       [](Case& x) {

@@ -25,7 +25,11 @@ Case any_case(FuzzedDataProvider& fuzz) {
   c.keys = fuzz.ConsumeBool() ? c.queries : size(0, 70);
   c.dim = size(1, 40);
   c.value_dim = size(1, 40);
-  c.dtype = static_cast<tessera_dtype>(size(TESSERA_F32, TESSERA_BF16));
+  c.dtype = static_cast<tessera_dtype>(size(TESSERA_F32, TESSERA_F8E5M2));
+  if (c.dtype >= TESSERA_F8E4M3) {
+    c.scales = static_cast<cases::ScaleKind>(size(0, 5));
+    c.transposed = fuzz.ConsumeBool();
+  }
   c.layout = fuzz.PickValueInArray(
       {cases::Layout::bhsd, cases::Layout::bshd, cases::Layout::padded, cases::Layout::aligned});
   c.align = static_cast<tessera_align>(size(TESSERA_ALIGN_NONE, TESSERA_ALIGN_BOTTOM_RIGHT));

@@ -96,8 +96,8 @@ void make_sequences(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_a
   const tessera_dtype dtype = p->query.dtype, whole = fuzz.ConsumeBool() ? TESSERA_I32 : TESSERA_I64;
   if (fuzz.ConsumeBool()) {
     p->query = sound_tensor(address, dtype, {1, heads, queries, dim});
-    p->output =
-        sound_tensor(address, fuzz.ConsumeBool() ? dtype : TESSERA_F32, {1, heads, queries, value_dim});
+    p->output = sound_tensor(address, fuzz.ConsumeBool() ? p->output.dtype : TESSERA_F32,
+                             {1, heads, queries, value_dim});
     if (p->lse.rank != 0) p->lse = sound_tensor(address, TESSERA_F32, {1, heads, queries});
     p->query_offsets = sound_tensor(address, whole, {batch + 1});
     p->mask.tensor = TESSERA_TENSOR_NONE;
@@ -119,27 +119,45 @@ void make_sequences(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_a
   if (!paged) p->key_offsets = sound_tensor(address, whole, {batch + 1});
 }
 
+void add_scales(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_attention* p) {
+  p->precision = fuzz.ConsumeIntegralInRange<tessera_precision>(0, 1);
+  p->scale_rows = fuzz.PickValueInArray({0, 64, 128});
+  const struct {
+    const tessera_tensor& of;
+    tessera_tensor* scales;
+  } all[] = {{p->query, &p->query_scales}, {p->key, &p->key_scales}, {p->value, &p->value_scales}};
+  for (const auto& each : all) {
+    if (!fuzz.ConsumeBool()) continue;
+    const std::int64_t outer = fuzz.ConsumeBool() ? 1 : each.of.shape[0];
+    const std::int64_t heads = fuzz.ConsumeBool() ? 1 : each.of.shape[1];
+    const bool channels = each.scales == &p->value_scales && fuzz.ConsumeBool();
+    *each.scales = sound_tensor(address, TESSERA_F32, {outer, heads, 1, channels ? each.of.shape[3] : 1});
+  }
+}
+
 tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   const auto size = [&](std::int64_t most) { return fuzz.ConsumeIntegralInRange<std::int64_t>(1, most); };
   const std::int64_t batch = size(3), kv_heads = size(3), heads = kv_heads * size(3);
   const std::int64_t queries = size(5), keys = fuzz.ConsumeBool() ? queries : size(5), dim = size(9),
                      value_dim = size(9);
-  const tessera_dtype dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(TESSERA_F32, TESSERA_BF16);
+  const tessera_dtype dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(TESSERA_F32, TESSERA_F8E5M2);
+  const tessera_dtype wide = is_8_bit(dtype) ? TESSERA_F16 : dtype;
   std::uintptr_t address = 0x100000;
   tessera_attention p = TESSERA_ATTENTION_INIT;
   p.query = sound_tensor(&address, dtype, {batch, heads, queries, dim});
   p.key = sound_tensor(&address, dtype, {batch, kv_heads, keys, dim});
   p.value = sound_tensor(&address, dtype, {batch, kv_heads, keys, value_dim});
-  p.output = sound_tensor(&address, dtype, {batch, heads, queries, value_dim});
+  p.output = sound_tensor(&address, wide, {batch, heads, queries, value_dim});
   if (fuzz.ConsumeBool()) p.lse = sound_tensor(&address, TESSERA_F32, {batch, heads, queries});
   if (fuzz.ConsumeBool()) {
     const bool broadcast = fuzz.ConsumeBool();
-    p.mask.tensor = sound_tensor(&address, fuzz.ConsumeBool() ? TESSERA_BOOL : dtype,
+    p.mask.tensor = sound_tensor(&address, fuzz.ConsumeBool() ? TESSERA_BOOL : wide,
                                  {broadcast ? 1 : batch, broadcast ? 1 : heads, queries, keys});
   }
   if (fuzz.ConsumeBool()) p.key_lengths = sound_tensor(&address, TESSERA_I32, {batch});
   if (fuzz.ConsumeBool()) p.sinks = sound_tensor(&address, TESSERA_F32, {heads});
   if (fuzz.ConsumeBool()) make_sequences(fuzz, &address, &p);
+  if (is_8_bit(dtype)) add_scales(fuzz, &address, &p);
   p.mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(0, 2);
   if (p.mask.align != TESSERA_ALIGN_NONE) p.mask.right = fuzz.ConsumeIntegralInRange<std::int64_t>(-1, 4);
   if (p.mask.align != TESSERA_ALIGN_NONE && fuzz.ConsumeBool()) {
@@ -149,13 +167,14 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
 }
 
 void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
-  tessera_tensor* const tensors[] = {&p->query,        &p->key,           &p->value,       &p->output,
-                                     &p->lse,          &p->mask.tensor,   &p->key_lengths, &p->alibi_slopes,
-                                     &p->sinks,        &p->query_offsets, &p->key_offsets, &p->page_table,
-                                     &p->prior_output, &p->prior_lse};
+  tessera_tensor* const tensors[] = {&p->query,        &p->key,           &p->value,        &p->output,
+                                     &p->lse,          &p->mask.tensor,   &p->key_lengths,  &p->alibi_slopes,
+                                     &p->sinks,        &p->query_offsets, &p->key_offsets,  &p->page_table,
+                                     &p->prior_output, &p->prior_lse,     &p->query_scales, &p->key_scales,
+                                     &p->value_scales};
   tessera_tensor* t = fuzz.PickValueInArray(tensors);
   const auto d = fuzz.ConsumeIntegralInRange<std::size_t>(0, TESSERA_MAX_RANK - 1);
-  switch (fuzz.ConsumeIntegralInRange(0, 13)) {
+  switch (fuzz.ConsumeIntegralInRange(0, 15)) {
     case 0:
       t->data = reinterpret_cast<void*>(fuzz.ConsumeIntegral<std::uintptr_t>());
       break;
@@ -198,6 +217,12 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
       break;
     case 13:
       p->mask.tensor_align = fuzz.ConsumeIntegralInRange<tessera_align>(-1, 4);
+      break;
+    case 14:
+      p->precision = fuzz.ConsumeIntegralInRange<tessera_precision>(-1, 3);
+      break;
+    case 15:
+      p->scale_rows = fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 200);
       break;
     default:
       break;
@@ -246,6 +271,19 @@ void require_distinct_elements(const tessera_tensor& t) {
   }
 }
 
+// The scale of the tensor's last element lies within the scales.
+void require_scales_within(const tessera_tensor& of, const tessera_tensor& given, const Scales& scales) {
+  const Extent all = extent(given);
+  if (!scales || all.begin == all.end) return;
+  for (int d = 0; d < 4; ++d)
+    if (of.shape[d] == 0) return;
+  const Wide last = static_cast<Wide>(of.shape[0] - 1) * scales.outer_stride +
+                    static_cast<Wide>(of.shape[1] - 1) * scales.head_stride +
+                    static_cast<Wide>(scales.block(of.shape[2] - 1)) * scales.block_stride +
+                    static_cast<Wide>(of.shape[3] - 1) * scales.channel_stride;
+  require(all.begin + (last + 1) * 4 <= all.end);
+}
+
 void require_promises(const tessera_attention& given, const Problem& p) {
   require(p.batch >= 0 && p.queries >= 0 && p.keys >= 0 && p.heads >= 1 && p.kv_heads >= 1);
   require(p.heads % p.kv_heads == 0);
@@ -259,9 +297,12 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(!paged || static_cast<Wide>(given.page_table.shape[1]) * p.kv.pages.rows == p.keys);
   require(paged || given.key.shape[2] == p.keys);
   require(p.by_entry() == (ragged || paged || given.key_offsets.rank != 0));
-  require(p.output.dtype == p.dtype || p.output.dtype == TESSERA_F32);
+  require(p.output.dtype == p.dtype || p.output.dtype == TESSERA_F32 || is_8_bit(p.dtype));
+  require(p.output.dtype >= TESSERA_F32 && p.output.dtype <= TESSERA_BF16);
   require(p.prior.parts == 0 || given.prior_lse.shape[0] == p.prior.parts);
-  require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_BF16);
+  require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_F8E5M2);
+  require(is_8_bit(p.dtype) || (!p.scales.query && !p.scales.key && !p.scales.value && p.precision == 0 &&
+                                p.kv.value_column_stride == 1));
   require(std::isfinite(p.scoring.scale) && std::isfinite(p.scoring.softcap) && p.scoring.softcap >= 0);
   const Visibility& v = p.visibility;
   require(v.left >= 0 && v.left <= kUnboundedReach && v.right >= 0 && v.right <= kUnboundedReach);
@@ -271,15 +312,20 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   for (const tessera_tensor* input :
        {&given.query, &given.key, &given.value, &given.mask.tensor, &given.key_lengths, &given.alibi_slopes,
         &given.sinks, &given.query_offsets, &given.key_offsets, &given.page_table, &given.prior_output,
-        &given.prior_lse}) {
+        &given.prior_lse, &given.query_scales, &given.key_scales, &given.value_scales}) {
     require(!overlap(extent(*input), output) && !overlap(extent(*input), lse));
   }
   require(!overlap(output, lse));
   require_distinct_elements(given.output);
   require_distinct_elements(given.lse);
   for (const tessera_tensor* rows : {&given.query, &given.key, &given.value, &given.output}) {
-    require(rows->strides[3] == 1 || rows->shape[3] <= 1);
+    const bool transposed =
+        rows == &given.value && is_8_bit(p.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
+    require(rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);
   }
+  require_scales_within(given.query, given.query_scales, p.scales.query);
+  require_scales_within(given.key, given.key_scales, p.scales.key);
+  require_scales_within(given.value, given.value_scales, p.scales.value);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(SequenceWords, MistakesAreSentences) {
       {"q3 prior=2", "prior= : needs ragged"},
       {"q3 ragged pages=0", "'pages=0' : pages must be a whole number of 1 or more"},
       {"q3 ragged prior=x", "'prior=x' : prior must be"},
-      {"q3 out=f16", "'out=f16' : out must be f32"},
+      {"q3 out=f16", "out=f16 : needs f8e4m3 or f8e5m2"},
       {"q3 ragged alibi", "alibi : needs causal= or align="},
       {"q9 mask=boolean:queries:last3", "'mask=boolean:queries:last3' : last needs a mask with keys"},
       {"q9 ragged mask=boolean:documents3", "'mask=boolean:documents3' : documents, blocks and padding need"},

@@ -1,4 +1,5 @@
-// The judges' own f16 and bf16, against bit patterns worked out from the definition of the formats.
+// The judges' own floats of 16 and 8 bits, against bit patterns worked out from the definition of the
+// formats.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,6 +63,65 @@ TEST(Dtypes, Bf16) {
   EXPECT_EQ(bits(TESSERA_BF16, 0x1p-133), 0x0001);
   EXPECT_EQ(bits(TESSERA_BF16, 0x1p-134), 0x0000);
   EXPECT_TRUE(std::isnan(round_to(TESSERA_BF16, NAN)));
+}
+
+std::uint8_t code(tessera_dtype dtype, double value) {
+  std::uint8_t out = 0;
+  store(&out, dtype, 0, value);
+  return out;
+}
+
+// Sign, four bits of exponent with a bias of 7, three of fraction; no infinity, and 448 is the largest
+// number.
+TEST(Dtypes, F8E4M3) {
+  EXPECT_EQ(code(TESSERA_F8E4M3, 0.0), 0x00);
+  EXPECT_EQ(code(TESSERA_F8E4M3, -0.0), 0x80);
+  EXPECT_EQ(code(TESSERA_F8E4M3, 1.0), 0x38);
+  EXPECT_EQ(code(TESSERA_F8E4M3, -1.75), 0xbe);
+  EXPECT_EQ(code(TESSERA_F8E4M3, 0x1p-6), 0x08);   // smallest normal
+  EXPECT_EQ(code(TESSERA_F8E4M3, 0x1p-9), 0x01);   // smallest subnormal
+  EXPECT_EQ(code(TESSERA_F8E4M3, 0x1p-10), 0x00);  // half of it: tie to even
+  EXPECT_EQ(code(TESSERA_F8E4M3, 1.0625), 0x38);   // ties: 1 and 1.25 are even
+  EXPECT_EQ(code(TESSERA_F8E4M3, 1.1875), 0x3a);
+  EXPECT_EQ(code(TESSERA_F8E4M3, 448.0), 0x7e);
+  EXPECT_EQ(code(TESSERA_F8E4M3, 464.0), 0x7e);  // halfway to what would be 480
+  EXPECT_EQ(code(TESSERA_F8E4M3, 464.1), 0x7f);
+  EXPECT_EQ(code(TESSERA_F8E4M3, 1e300), 0x7f);
+  EXPECT_EQ(code(TESSERA_F8E4M3, -INFINITY), 0xff);
+  EXPECT_TRUE(std::isnan(round_to(TESSERA_F8E4M3, NAN)));
+  EXPECT_EQ(rounding_step(TESSERA_F8E4M3, 1.0), 0.125);
+  EXPECT_EQ(rounding_step(TESSERA_F8E4M3, 0.0), 0x1p-9);
+}
+
+// Five bits of exponent with a bias of 15, two of fraction, infinity and NaN as IEEE has them.
+TEST(Dtypes, F8E5M2) {
+  EXPECT_EQ(code(TESSERA_F8E5M2, 1.0), 0x3c);
+  EXPECT_EQ(code(TESSERA_F8E5M2, -1.5), 0xbe);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 0x1p-14), 0x04);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 0x1p-16), 0x01);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 0x1p-17), 0x00);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 57344.0), 0x7b);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 61439.9), 0x7b);
+  EXPECT_EQ(code(TESSERA_F8E5M2, 61440.0), 0x7c);
+  EXPECT_EQ(code(TESSERA_F8E5M2, -INFINITY), 0xfc);
+  EXPECT_TRUE(std::isnan(round_to(TESSERA_F8E5M2, NAN)));
+  EXPECT_EQ(rounding_step(TESSERA_F8E5M2, 1.0), 0.25);
+}
+
+TEST(Dtypes, EveryCodeSurvivesARoundTrip) {
+  for (tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2}) {
+    int nans = 0, infinities = 0;
+    for (std::uint32_t pattern = 0; pattern < 256; ++pattern) {
+      const auto in = static_cast<std::uint8_t>(pattern);
+      const double value = load(&in, dtype, 0);
+      nans += std::isnan(value);
+      infinities += std::isinf(value);
+      if (std::isnan(value)) continue;
+      ASSERT_EQ(code(dtype, value), in);
+    }
+    EXPECT_EQ(nans, dtype == TESSERA_F8E4M3 ? 2 : 6);
+    EXPECT_EQ(infinities, dtype == TESSERA_F8E4M3 ? 0 : 2);
+  }
 }
 
 TEST(Dtypes, EveryPatternSurvivesARoundTrip) {

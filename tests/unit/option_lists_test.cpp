@@ -66,7 +66,9 @@ bool takes(const core::Kernel& kernel, const Case& c) {
   return validated(c, &problem).ok() && kernel.supports(problem).ok();
 }
 
-// Each pair is there four times; a kernel that takes the plain case of a kind must take all its pairs.
+bool is_16_bit(const Case& c) { return c.dtype != TESSERA_F32 && !core::is_8_bit(c.dtype); }
+
+// Each pair is there for each kind; a kernel that takes the plain case of a kind must take all its pairs.
 struct Kind {
   const char* plain;
   std::function<bool(const Case&)> in;
@@ -74,11 +76,12 @@ struct Kind {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> list = {
-      {"b2 h2/1 q65 k129 d64 bf16", [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries > 16; }},
+      {"b2 h2/1 q65 k129 d64 bf16", [](const Case& c) { return is_16_bit(c) && c.queries > 16; }},
       {"b2 h4/1 q5 k129 d64 f16",
-       [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries <= 16 && c.queries > 4; }},
-      {"b2 h4/1 q3 k129 d64 f16", [](const Case& c) { return c.dtype != TESSERA_F32 && c.queries <= 4; }},
+       [](const Case& c) { return is_16_bit(c) && c.queries <= 16 && c.queries > 4; }},
+      {"b2 h4/1 q3 k129 d64 f16", [](const Case& c) { return is_16_bit(c) && c.queries <= 4; }},
       {"b2 h2/1 q65 k129 d64 f32", [](const Case& c) { return c.dtype == TESSERA_F32; }},
+      {"b2 h2/1 q65 k129 d64 f8e4m3", [](const Case& c) { return core::is_8_bit(c.dtype); }},
   };
   return list;
 }
@@ -97,7 +100,8 @@ void for_each_pair(F f) {
 }
 
 TEST(Pairs, EveryOneIsThereForEveryKernel) {
-  const std::vector<Case> group = in_group("pairs");
+  std::vector<Case> group = in_group("pairs");
+  for (const Case& c : in_group("fp8")) group.push_back(c);
   ASSERT_FALSE(production_kernels().empty());
   for (const core::Kernel* kernel : production_kernels()) {
     int met = 0;

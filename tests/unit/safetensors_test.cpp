@@ -96,9 +96,17 @@ TEST(SafetensorsRead, EmptyAndScalarTensors) {
 
 TEST(SafetensorsRead, TypesOfNoUseAreCheckedAndLeftOut) {
   std::string error;
-  const std::string good = file_of(R"("dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3])", 3);
+  const std::string good = file_of(R"("dtype":"F8_E8M0","shape":[3],"data_offsets":[0,3])", 3);
   EXPECT_TRUE(parse_safetensors(bytes_of(good), &error)->empty());
-  EXPECT_ERROR(file_of(R"("dtype":"F8_E4M3","shape":[4],"data_offsets":[0,3])", 3), "needs 4 bytes");
+  EXPECT_ERROR(file_of(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,3])", 3), "needs 4 bytes");
+}
+
+TEST(SafetensorsRead, EightBitFloats) {
+  std::string error;
+  const std::string e4m3 = file_of(R"("dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3])", 3);
+  const std::string e5m2 = file_of(R"("dtype":"F8_E5M2","shape":[3],"data_offsets":[0,3])", 3);
+  EXPECT_EQ(parse_safetensors(bytes_of(e4m3), &error)->at("a").element, Element::f8e4m3);
+  EXPECT_EQ(parse_safetensors(bytes_of(e5m2), &error)->at("a").element, Element::f8e5m2);
 }
 
 TEST(SafetensorsRefuse, EveryTruncation) {

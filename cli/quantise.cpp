@@ -1,0 +1,213 @@
+// `tessera quantise`: arrays from files as 8-bit codes and scales, for `tessera attend` and for others.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/common.hpp"
+#include "cli/file_tensors.hpp"
+#include "cli/json.hpp"
+#include "cli/term.hpp"
+#include "cli/values.hpp"
+#include "cli/verbs.hpp"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kQuantiseFooter = R"(
+Each number becomes the nearest 8-bit float of number / scale, where scale is the largest magnitude of what shares
+it, divided by 448 (e4m3) or 57344 (e5m2). --scales says what shares one: the whole tensor, a head, 64 or 128 rows
+of a head, a channel of a head (for values). NaN stays, infinity becomes the largest number.
+
+Files are as for `tessera attend`. In a .safetensors file the results are called codes, scales and means or, where
+--output ends in :NAME, NAME, NAME_scales and NAME_means, all in one file. Beside a .npy, --scales-output and
+--means-output name the others. --smooth is for keys: the mean of each channel is subtracted, the output of attention
+stays, and its lse is too small by scale * dot(query, mean). --hadamard rotates rows: for query and key, both or
+neither. --transpose writes [batch, heads, dim, rows].
+
+Examples:
+  tessera quantise --input k.npy --output k8.safetensors:key --scales block64
+  tessera quantise --input v.npy --output v8.safetensors:value --scales channel --dtype e5m2
+  tessera quantise --input k.npy --output k8.npy --scales-output s.npy --smooth --means-output m.npy
+  tessera attend --query q8.safetensors --key k8.safetensors --value v8.safetensors --output o.npy \
+                 --query-scales q8.safetensors --key-scales k8.safetensors --value-scales v8.safetensors
+
+Exit code 2: the input or a flag is wrong, and nothing was written. `tessera --help` has all codes.)";
+
+struct QuantiseFlags : LoadFlags {
+  std::string input, output, scales_output, means_output;
+  std::string format = "e4m3", scales = "tensor", layout = "bhsd";
+  bool smooth = false, hadamard = false, transpose = false, json = false;
+  int threads = 0;
+};
+
+// Where the three results go, as names on a command line.
+struct Places {
+  std::string codes, scales, means;
+};
+
+// Beside codes in a .safetensors file; of a .npy there is no beside.
+std::string beside(const QuantiseFlags& flags, const std::string& given, const std::string& flag,
+                   std::string_view what) {
+  if (!given.empty()) return given;
+  const files::Location at = files::locate(flags.output);
+  if (!at.safetensors)
+    usage_error(fmt::format("{} holds one array; pass {} for the {}, or an --output in .safetensors", at.path,
+                            flag, what));
+  return fmt::format("{}:{}{}", at.path, at.tensor.empty() ? "" : at.tensor + "_", what);
+}
+
+Places places_of(const QuantiseFlags& flags) {
+  if (!flags.smooth && !flags.means_output.empty())
+    usage_error("--means-output is given without --smooth; there are no means then");
+  Places places{flags.output, beside(flags, flags.scales_output, "--scales-output", "scales"), ""};
+  if (flags.smooth) places.means = beside(flags, flags.means_output, "--means-output", "means");
+  for (const std::string* each : {&places.codes, &places.scales, &places.means}) {
+    if (each->empty()) continue;
+    const std::string path = files::locate(*each).path;
+    if (files::same_file(path, files::locate(flags.input).path))
+      usage_error(fmt::format("{} is the input of this command; name another file for the result", path));
+  }
+  return places;
+}
+
+// The scales' shape for what --scales says, and the rows of a block.
+std::pair<files::Shape, std::int32_t> scale_shape(const std::string& kind, const std::int64_t* shape) {
+  if (kind == "tensor") return {{1, 1, 1, 1}, 0};
+  if (kind == "channel") return {{shape[0], shape[1], 1, shape[3]}, 0};
+  const std::int32_t rows = kind == "block64" ? 64 : kind == "block128" ? 128 : 0;
+  const std::int64_t blocks = rows == 0 ? 1 : std::max<std::int64_t>((shape[2] + rows - 1) / rows, 1);
+  return {{shape[0], shape[1], blocks, 1}, rows};
+}
+
+struct Quantised {
+  files::Tensor input, codes, scales, means;
+};
+
+// The tensor with its last two dimensions swapped, in a view as the library's or in a shape as a file's.
+tessera_tensor swapped(tessera_tensor t) {
+  std::swap(t.shape[2], t.shape[3]);
+  std::swap(t.strides[2], t.strides[3]);
+  return t;
+}
+
+Quantised compute(const QuantiseFlags& flags, const Places& places) {
+  Quantised r;
+  const bool rows_before_heads = flags.layout == "bshd";
+  r.input = load_numbers(flags.input, std::array<std::string_view, 1>{"input"}, flags, false);
+  tessera_quantisation q = TESSERA_QUANTISATION_INIT;
+  q.input = view_4d(r.input, rows_before_heads);
+  const files::Element element = element_of("f8" + flags.format);
+  const auto [sizes, scale_rows] = scale_shape(flags.scales, q.input.shape);
+  const std::int64_t* const shape = q.input.shape;
+  if (flags.transpose) {
+    r.codes = allocate(element, {shape[0], shape[1], shape[3], shape[2]}, places.codes);
+    q.output = swapped(view(r.codes, "the result", 4));
+  } else {
+    r.codes = allocate(element, r.input.shape, places.codes);
+    q.output = view_4d(r.codes, rows_before_heads);
+  }
+  r.scales = allocate(files::Element::f32, sizes, places.scales);
+  q.scales = view(r.scales, "scales", 4);
+  q.scale_rows = scale_rows;
+  q.hadamard = flags.hadamard ? 1 : 0;
+  if (flags.smooth) {
+    r.means = allocate(files::Element::f32, {shape[0], shape[1], 1, shape[3]}, places.means);
+    q.means = view(r.means, "means", 4);
+  }
+  tessera_device device = TESSERA_DEVICE_INIT;
+  device.threads = flags.threads;
+  if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK) {
+    const int exit_code = code == TESSERA_INVALID_ARGUMENT ? kExitUsage
+                          : code == TESSERA_INTERNAL       ? kExitNoAnswer
+                                                           : kExitUnavailable;
+    throw Stop(exit_code, tessera_last_error());
+  }
+  return r;
+}
+
+Json described(const files::Tensor& t) {
+  return {{"source", t.source}, {"dtype", files::element_name(t.element)}, {"shape", t.shape}};
+}
+
+void print(const Quantised& r, const QuantiseFlags& flags) {
+  const std::array<std::pair<const char*, const files::Tensor*>, 4> all = {
+      {{"input", &r.input}, {"codes", &r.codes}, {"scales", &r.scales}, {"means", &r.means}}};
+  Json json = {{"verb", "quantise"}, {"scales_for", flags.scales}};
+  for (const auto& [name, tensor] : all) {
+    if (!tensor->owner) continue;
+    if (flags.json)
+      json[name] = described(*tensor);
+    else
+      fmt::print("{}  {} {} {}\n", paint(Ink::dim, fmt::format("{:<7}", name)), tensor->source,
+                 files::element_name(tensor->element), files::shape_text(tensor->shape));
+  }
+  if (flags.json) print_json(json);
+}
+
+int quantise(const QuantiseFlags& flags) {
+  const Places places = places_of(flags);
+  const Quantised r = compute(flags, places);
+  files::Outputs outputs;
+  std::string error;
+  std::vector<files::Tensor> results = {r.codes, r.scales};
+  if (!outputs.open(places.codes, "codes", &error) || !outputs.open(places.scales, "scales", &error))
+    usage_error(error);
+  if (flags.smooth) {
+    if (!outputs.open(places.means, "means", &error)) usage_error(error);
+    results.push_back(r.means);
+  }
+  if (!outputs.save(results, &error)) throw Stop(kExitNoAnswer, error);
+  print(r, flags);
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_quantise(CLI::App& app, int* exit_code) {
+  CLI::App* verb = app.add_subcommand("quantise", "Turn an array into 8-bit floats and their scales");
+  const auto flags = std::make_shared<QuantiseFlags>();
+  file_name(verb->add_option("--input,-i", flags->input, "Numbers: float32, float16 or bfloat16"))
+      ->required();
+  file_name(verb->add_option("--output,-o", flags->output, "Where the codes go, and the rest beside them"))
+      ->required();
+  file_name(verb->add_option("--scales-output", flags->scales_output, "Where the scales go instead"));
+  file_name(
+      verb->add_option("--means-output", flags->means_output, "Where the means of --smooth go instead"));
+  verb->add_option("--dtype", flags->format, "Of the codes")
+      ->check(CLI::IsMember({"e4m3", "e5m2"}))
+      ->capture_default_str();
+  verb->add_option("--scales", flags->scales, "What shares a scale")
+      ->check(CLI::IsMember({"tensor", "head", "block64", "block128", "channel"}))
+      ->capture_default_str();
+  verb->add_option("--layout", flags->layout,
+                   "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
+      ->check(CLI::IsMember({"bhsd", "bshd"}))
+      ->capture_default_str();
+  verb->add_flag("--smooth", flags->smooth, "Subtract the mean of each channel, and write the means");
+  verb->add_flag("--hadamard", flags->hadamard, "Rotate rows; the head dimension is a power of two");
+  verb->add_flag("--transpose", flags->transpose, "Write codes as [batch, heads, dim, rows], for values");
+  verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are")
+      ->check(CLI::IsMember({"f16", "bf16"}));
+  verb->add_flag("--convert", flags->convert, "Round a float64 input to float32");
+  whole_number(verb->add_option("--threads", flags->threads, "CPU threads; 0 means all cores"), 0,
+               TESSERA_MAX_THREADS);
+  verb->add_flag("--json", flags->json, "Print what was done as JSON");
+  verb->footer(kQuantiseFooter);
+  verb->callback([flags, exit_code] {
+    try {
+      *exit_code = quantise(*flags);
+    } catch (const std::bad_alloc&) {
+      throw Stop(kExitUnavailable, "not enough memory for this input");
+    }
+  });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,60 @@
+// `tessera attend` on 8-bit inputs: bytes of .npy files with --dtype, scales, the output's dtype.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/files/tensor.hpp"
+#include "tests/cli/attend_fixture.hpp"
+
+namespace tessera {
+namespace {
+
+using files::Element;
+using testing_attend::content;
+using testing_attend::Ran;
+
+class AttendCodes : public testing_attend::Attend {
+ protected:
+  // A query of 1 and keys of 1 and 2 in e4m3; values 4 and 8, which a window of one takes apart.
+  void put_codes() const {
+    put("q.npy", content(Element::u8, {1, 1, 2, 1}, std::vector<std::uint8_t>{0x38, 0x38}));
+    put("k.npy", content(Element::u8, {1, 1, 2, 1}, std::vector<std::uint8_t>{0x38, 0x40}));
+    put("v.npy", content(Element::u8, {1, 1, 2, 1}, std::vector<std::uint8_t>{0x48, 0x50}));
+  }
+};
+
+TEST_F(AttendCodes, FromBytesWithScales) {
+  put_codes();
+  put("three.npy", content(Element::f32, {}, std::vector<float>{3}));
+  put("five.npy", content(Element::f32, {1, 1, 1, 1}, std::vector<float>{5}));
+  const std::string common = "--dtype f8e4m3 --scale 1 --window 0,0 --align top-left --lse lse.npy --check ";
+  Ran ran = run_qkv(common + "--key-scales three.npy --value-scales five.npy --scale-rows 64 --json");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(nlohmann::json::parse(ran.text)["key_scales"]["dtype"], "float32");
+  EXPECT_EQ(load("o.npy").element, Element::f16);
+  expect_near(load("o.npy"), {20, 40});
+  expect_near(load("lse.npy"), {3, 6});
+
+  ran = run_qkv(common + "--output-dtype f32 --precision fast");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(load("o.npy").element, Element::f32);
+  expect_near(load("o.npy"), {4, 8});
+}
+
+TEST_F(AttendCodes, RefusalsSayWhy) {
+  put_codes();
+  Ran ran = run_qkv("");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.text.find("--dtype f8e4m3"), std::string::npos) << ran.text;
+  ran = run_qkv("--dtype f8e5m2 --scale-rows 32");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.text.find("scale_rows is 32"), std::string::npos) << ran.text;
+  ran = run_qkv("--dtype f8e5m2 --precision best");
+  EXPECT_EQ(ran.exit_code, 2);
+}
+
+}  // namespace
+}  // namespace tessera

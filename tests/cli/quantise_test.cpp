@@ -1,0 +1,90 @@
+// `tessera quantise`: from files to files, and on into `tessera attend`.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/files/tensor.hpp"
+#include "tests/cli/attend_fixture.hpp"
+
+namespace tessera {
+namespace {
+
+using testing_attend::content;
+using testing_attend::Element;
+using testing_attend::Ran;
+
+class Quantise : public testing_attend::Attend {
+ protected:
+  Ran quantise(const std::string& arguments) const { return run_verb("quantise", arguments); }
+  std::vector<std::uint8_t> bytes(const files::Tensor& t) const {
+    const auto* data = reinterpret_cast<const std::uint8_t*>(t.bytes.data());
+    return {data, data + t.bytes.size()};
+  }
+};
+
+TEST_F(Quantise, ByHand) {
+  put("x.npy", content(Element::f32, {2, 2}, std::vector<float>{896, -2, 1, 3}));
+  const Ran ran = quantise("--input x.npy --output x8.safetensors --json");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(nlohmann::json::parse(ran.text)["codes"]["dtype"], "float8_e4m3fn");
+  const files::Tensor codes = load("x8.safetensors:codes"), scales = load("x8.safetensors:scales");
+  EXPECT_EQ(codes.shape, (files::Shape{2, 2}));
+  EXPECT_EQ(scales.shape, (files::Shape{1, 1, 1, 1}));
+  expect_near(scales, {2});
+  EXPECT_EQ(bytes(codes), (std::vector<std::uint8_t>{0x7e, 0xb8, 0x30, 0x3c}));  // 448, -1, 0.5, 1.5
+}
+
+TEST_F(Quantise, NpyWithFilesOfTheirOwn) {
+  const Ran ran = quantise(
+      "--input k.npy --output k8.npy --scales-output s.npy --smooth --means-output m.npy --scales channel "
+      "--dtype e5m2 --transpose --threads 1");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  using testing_attend::kBatch, testing_attend::kDim, testing_attend::kKeys, testing_attend::kKvHeads;
+  EXPECT_EQ(load("k8.npy").shape, (files::Shape{kBatch, kKvHeads, kDim, kKeys}));
+  EXPECT_EQ(load("s.npy").shape, (files::Shape{kBatch, kKvHeads, 1, kDim}));
+  EXPECT_EQ(load("m.npy").shape, (files::Shape{kBatch, kKvHeads, 1, kDim}));
+}
+
+TEST_F(Quantise, AttendTakesWhatItWrites) {
+  for (const std::string name : {"query", "key", "value"}) {
+    const Ran ran = quantise("--input " + name.substr(0, 1) + ".npy --scales block64 --output " +
+                             name.substr(0, 1) + "8.safetensors:" + name);
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  }
+  const Ran ran =
+      run("--query q8.safetensors --key k8.safetensors --value v8.safetensors --output o.npy "
+          "--query-scales q8.safetensors --key-scales k8.safetensors --value-scales v8.safetensors "
+          "--scale-rows 64 --output-dtype f32 --check");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  expect_near(load("o.npy"), oracle::attend(problem_).output, 0.2);  // of numbers up to 2, with 4 bits each
+}
+
+TEST_F(Quantise, RefusalsSayWhy) {
+  const struct {
+    const char* arguments;
+    const char* words;
+  } all[] = {
+      {"--input q.npy --output q8.npy", "pass --scales-output"},
+      {"--input q.npy --output q8.npy --scales-output s.npy --smooth", "pass --means-output"},
+      {"--input q.npy --output q8.safetensors --means-output m.npy", "without --smooth"},
+      {"--input q.npy --output q8.safetensors --hadamard", "hadamard is set, but input.shape[3] is 3"},
+      {"--input q.npy --output q8.safetensors --scales row", "--scales"},
+      {"--input q.npy --output q8.safetensors --dtype f16", "--dtype"},
+      {"--input no.npy --output q8.safetensors", "no.npy"},
+      {"--input q.npy --output q.npy --scales-output s.npy", "is the input of this command"},
+      {"--input q.npy", "--output"},
+  };
+  const std::size_t before = file_count();
+  for (const auto& each : all) {
+    const Ran ran = quantise(each.arguments);
+    EXPECT_EQ(ran.exit_code, 2) << each.arguments;
+    EXPECT_NE(ran.text.find(each.words), std::string::npos) << each.arguments << ": " << ran.text;
+  }
+  EXPECT_EQ(file_count(), before);
+}
+
+}  // namespace
+}  // namespace tessera
