@@ -4,7 +4,7 @@
 namespace tessera::cuda {
 
 // Of query, key, value and output; tile/element.hpp has what each is on the device.
-enum class Element { f16, bf16, f32 };
+enum class Element { f16, bf16, f32, e4m3, e5m2 };
 
 // Head dims that have kernels of their own; others are padded with zeros to the next.
 struct HeadDims {

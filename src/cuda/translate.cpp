@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -113,7 +114,7 @@ core::Status dims_within(const core::Problem& p, int most_dim) {
 
 }  // namespace
 
-core::Status dense_only(const core::Problem& p) {
+core::Status dense_batch(const core::Problem& p) {
   const auto refuse = [](std::string_view field) {
     return core::unsupported(fmt::format("{} is set; this kernel takes dense batches without it", field));
   };
@@ -121,7 +122,11 @@ core::Status dense_only(const core::Problem& p) {
   if (p.kv.offsets) return refuse("key_offsets");
   if (p.kv.pages) return refuse("page_table");
   if (p.prior.parts > 0) return refuse("prior_output");
-  if (p.visibility.mask.last_keys) return refuse("mask.tensor_align");
+  return p.visibility.mask.last_keys ? refuse("mask.tensor_align") : core::Status{};
+}
+
+core::Status dense_only(const core::Problem& p) {
+  if (core::Status s = dense_batch(p); !s.ok()) return s;
   if (p.output.dtype == p.dtype) return {};
   return core::unsupported(fmt::format("output.dtype is {}; this kernel takes query's alone ({})",
                                        core::dtype_name(p.output.dtype), core::dtype_name(p.dtype)));
@@ -159,7 +164,11 @@ core::Status f32_tensor_cores_take(const core::Problem& p, int most_dim) {
 }
 
 Element element_of(tessera_dtype dtype) {
-  return dtype == TESSERA_F32 ? Element::f32 : dtype == TESSERA_BF16 ? Element::bf16 : Element::f16;
+  return dtype == TESSERA_F32      ? Element::f32
+         : dtype == TESSERA_BF16   ? Element::bf16
+         : dtype == TESSERA_F8E4M3 ? Element::e4m3
+         : dtype == TESSERA_F8E5M2 ? Element::e5m2
+                                   : Element::f16;
 }
 
 Params translate(const core::Problem& problem, int pack) {
@@ -234,6 +243,30 @@ void place(Params* p, const core::Addresses& at) {
   p->output.lse = static_cast<float*>(at[TensorId::lse]);
 }
 
+Coded translate_coded(const core::Problem& p) {
+  const auto scales = [](const core::Scales& s) {
+    constexpr int kAll = 31;  // rows are fewer than 2^31
+    return Scales{s.data,           s.outer_stride,
+                  s.head_stride,    s.block_stride,
+                  s.channel_stride, s.rows > 0 ? std::countr_zero(static_cast<std::uint64_t>(s.rows)) : kAll};
+  };
+  return {scales(p.scales.query),
+          scales(p.scales.key),
+          scales(p.scales.value),
+          scales(p.scales.value),
+          p.kv.value_column_stride,
+          p.output.dtype == TESSERA_F32    ? OutputKind::f32
+          : p.output.dtype == TESSERA_BF16 ? OutputKind::bf16
+                                           : OutputKind::f16};
+}
+
+void place(Coded* coded, const core::Addresses& at) {
+  using core::TensorId;
+  coded->query.data = static_cast<const float*>(at[TensorId::query_scales]);
+  coded->key.data = static_cast<const float*>(at[TensorId::key_scales]);
+  coded->value.data = coded->values_left.data = static_cast<const float*>(at[TensorId::value_scales]);
+}
+
 void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
   step->set_params(translate(problem, pack));
   step->place = [](void* params, const core::Addresses& at, void*) {
@@ -248,8 +281,12 @@ bool keys_of_16_bytes(const core::Problem& p) {
          rows_of_16_bytes(p, p.kv.value, outer, p.kv_heads, p.keys, p.value_dim);
 }
 
+bool queries_of_16_bytes(const core::Problem& p) {
+  return rows_of_16_bytes(p, p.query, p.batch, p.heads, p.queries, p.dim);
+}
+
 bool rows_of_16_bytes(const core::Problem& p) {
-  return keys_of_16_bytes(p) && rows_of_16_bytes(p, p.query, p.batch, p.heads, p.queries, p.dim) &&
+  return keys_of_16_bytes(p) && queries_of_16_bytes(p) &&
          rows_of_16_bytes(p, p.output.rows, p.batch, p.heads, p.queries, p.value_dim);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/problem.hpp"
+#include "cuda/coded.hpp"
 #include "cuda/dispatch.hpp"
 #include "cuda/params.hpp"
 #include "cuda/runtime/step.hpp"
@@ -13,7 +14,9 @@ namespace tessera::cuda {
 // OK, or why its sizes are beyond what 32-bit positions and the grid can hold.
 core::Status within_limits(const core::Problem& problem);
 
-// For kernels without offsets, pages, priors, tensor_align and f32 beside 16-bit inputs: OK, or which is set.
+// For kernels without offsets, pages, priors and tensor_align: OK, or which is set. And without f32 beside
+// 16-bit inputs.
+core::Status dense_batch(const core::Problem& problem);
 core::Status dense_only(const core::Problem& problem);
 
 // Within limits, and f16 or bf16 with head dims up to this.
@@ -28,12 +31,17 @@ Element element_of(tessera_dtype dtype);
 Params translate(const core::Problem& problem, int pack);
 // The same parameters for tensors elsewhere.
 void place(Params* params, const core::Addresses& at);
+// What 8-bit inputs add, and for scales elsewhere.
+Coded translate_coded(const core::Problem& problem);
+void place(Coded* coded, const core::Addresses& at);
 // A launch of a kernel that takes Params.
 void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
 // Every row of key and value starts at a multiple of 16 bytes and is one long; and of query and output, too.
 bool keys_of_16_bytes(const core::Problem& problem);
 bool rows_of_16_bytes(const core::Problem& problem);
+// Of query alone.
+bool queries_of_16_bytes(const core::Problem& problem);
 
 // Whether scores are only scaled and hidden by position: no softcap, ALiBi, mask tensor; sinks are fine.
 bool plain_scores(const core::Problem& problem);

@@ -27,7 +27,9 @@ const std::set<std::string> kHostHeaders = {
     "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
     "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
     "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
-    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp"};
+    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/fp8_rows/choose.hpp",
+    "cuda/sm89/choose.hpp",     "cuda/sm90/mask_params.hpp",   "cuda/sm90_fp8/choose.hpp",
+    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -53,7 +55,12 @@ const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
     {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64>"}},
     {"serving", "compute_90a", "cuda/serving/instance.hpp", {"attend<Element::f16, 64, 64, Variant::more>"}},
+    {"fp8_rows", "compute_80", "cuda/fp8_rows/kernel.hpp", {"attend<ptx::E4m3, __half>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
+    {"sm89",
+     "compute_80",
+     "cuda/sm89/instance.hpp",
+     {"attend<Element::e4m3, 64, Variant::plain>", "attend<Element::e5m2, 128, Variant::general>"}},
     {"sm80_f32", "compute_80", "cuda/sm80_f32/instance.hpp", {"attend<64, Variant::few>"}},
     {"sm90",
      "compute_90a",
@@ -63,7 +70,12 @@ const std::vector<Folder> kArchs = {
     {"sm90_f32",
      "compute_90a",
      "cuda/sm90_f32/instance.hpp",
-     {"attend<64, 64, Variant::plain>", "attend<256, 256, Variant::general>"}}};
+     {"attend<64, 64, Variant::plain>", "attend<256, 256, Variant::general>"}},
+    {"sm90_fp8",
+     "compute_90a",
+     "cuda/sm90_fp8/instance.hpp",
+     {"attend<sm90::Codes::e4m3, 64, 64, Variant::plain>",
+      "attend<sm90::Codes::e5m2, 128, 128, Variant::general>"}}};
 
 std::vector<std::string> kernel_headers(const Folder& folder) {
   std::vector<std::string> names;

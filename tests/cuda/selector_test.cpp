@@ -5,6 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cases/case.hpp"
@@ -60,7 +61,7 @@ class Selector : public testing::TestWithParam<int> {
 
 TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
   for (cases::Case c : cases::named()) {
-    if (c.dim > 512 || c.value_dim > 512 || c.dtype == TESSERA_F32) continue;
+    if (c.dim > 512 || c.value_dim > 512 || (c.dtype != TESSERA_F16 && c.dtype != TESSERA_BF16)) continue;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
@@ -76,8 +77,8 @@ TEST_P(Selector, EveryNamedHalfPrecisionCaseGetsAKernel) {
 
 TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
   for (cases::Case c : cases::named()) {
+    if (c.group == "serving" || c.group.starts_with("fp8")) continue;  // the scalar kernel's, and of 8 bits
     c.dtype = TESSERA_F32;
-    if (c.group == "serving") continue;  // the scalar kernel's
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
@@ -85,6 +86,24 @@ TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
       EXPECT_EQ(plan.kernel->rung, 0) << c.name << " got " << plan.kernel->name << ", a rung of the ladder";
     else
       EXPECT_EQ(plan.kernel->name, "scalar") << c.name;
+  }
+}
+
+// By tensor cores where rows are aligned and the batch is dense.
+TEST_P(Selector, Every8BitCaseGetsAKernel) {
+  for (const cases::Case& c : cases::named()) {
+    if (!c.group.starts_with("fp8")) continue;
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    const std::string_view name = plan.kernel->name;
+    const bool by_tiles = name == "sm89" || (GetParam() == 90 && name == "sm90_fp8");
+    if (c.name == "fp8_head" || c.name == "fp8_block64_e5m2" || c.name == "fp8_gemma_like") {
+      EXPECT_TRUE(by_tiles) << c.name << " got " << name;
+    }
+    if (c.name == "fp8_d3" || c.name == "fp8_pages_16") {
+      EXPECT_EQ(name, "fp8_rows") << c.name;
+    }
   }
 }
 
@@ -158,6 +177,8 @@ bool holds_every_address(const char* kernel, const tessera_attention& attention,
     return false;
   };
   for (const core::TensorField& field : core::kTensorFields.values) {
+    const bool scales = field.id >= core::TensorId::query_scales;  // those come with 8-bit inputs alone
+    if (scales && !core::is_8_bit(problem.dtype)) continue;
     EXPECT_TRUE(holds(at[field.id])) << kernel << " " << field.name;
   }
   return true;
@@ -180,7 +201,8 @@ TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
   };
   judge("b2 h8 q512 d64 f16 lengths", {"sm90", "sm80", "scalar", "persistent"});
   judge("b2 h8 q512 d64 f32 lengths", {"sm90_f32"});
-  EXPECT_GE(judged, 6);
+  judge("b2 h8 q512 d64 f8e4m3 lengths scales=head", {"sm90_fp8", "sm89", "fp8_rows"});
+  EXPECT_GE(judged, 10);
 }
 
 }  // namespace

@@ -94,7 +94,14 @@ core::Kernel row_of(
   return row;
 }
 
-// Rung 1 takes everything. As many rows a block as fit 64 KB, 32 at most.
+// Rung 1 takes every option of f32, f16 and bf16 inputs.
+core::Status takes_wide(const core::Problem& p) {
+  if (!core::is_8_bit(p.dtype)) return within_limits(p);
+  return core::unsupported(
+      fmt::format("dtype is {}; this rung takes f32, f16 and bf16", core::dtype_name(p.dtype)));
+}
+
+// As many rows a block as fit 64 KB, 32 at most.
 Rung scalar_rung(const core::Problem& p) {
   const int dim = static_cast<int>(p.dim), value_dim = static_cast<int>(p.value_dim);
   int rows = kScalarRows;
@@ -105,7 +112,7 @@ Rung scalar_rung(const core::Problem& p) {
 core::Kernel scalar_row() {
   core::Kernel row =
       row_of({1, "scalar", "ladder::scalar<", "one thread a query row; every option, dtype and head dim"},
-             within_limits, scalar_rung);
+             takes_wide, scalar_rung);
   row.invariant = true;
   row.estimate = [](const core::Problem& p, const core::Device& device) -> core::Estimate {
     constexpr double kRate = 0.004;    // of the row time that estimate.hpp counts in

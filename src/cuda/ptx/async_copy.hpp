@@ -24,6 +24,14 @@ __device__ inline void copy_async_4(unsigned shared, const void* global, bool va
 }
 
 // 16 bytes from registers.
+__device__ inline uint4 load_shared_16(unsigned shared) {
+  uint4 words;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(shared)
+               : "memory");
+  return words;
+}
 __device__ inline void store_shared_16(unsigned shared, uint4 words) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(words.x), "r"(words.y),
                "r"(words.z), "r"(words.w)

@@ -9,6 +9,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/ptx/codes.hpp"
 #include "cuda/ptx/matrix_descriptor.hpp"
 
 namespace tessera::cuda::ptx {
@@ -30,7 +31,7 @@ __device__ inline void pin(float (&registers)[n][4]) {
   for (int i = 0; i < 4 * n; ++i) asm volatile("" : "+f"(registers[i / 4][i % 4])::"memory");
 }
 
-// One product, 16 deep, for kColumns columns of B.
+// One product, 16 deep (8-bit elements: 32), for kColumns columns of B.
 //   from_shared: D = A B^T (+ D), A and B both with the summed dimension along their rows: Q K
 //   rows_from_registers: the same with A in registers
 //   from_registers: D = A B (+ D), B with the summed dimension across its rows: P V
@@ -101,9 +102,25 @@ struct Wgmma;
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));    \
     }                                                                                                    \
   };
-#define TESSERA_WGMMA(...)                     \
-  TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__) \
-  TESSERA_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__)
+// Of 8 bits, 32 deep.
+#define TESSERA_WGMMA_8_OF(TYPE, NAME, N, G, I0, I1, I2, I3, I4, I5)                                     \
+  template <>                                                                                            \
+  struct Wgmma<TYPE, N> {                                                                                \
+    __device__ static void from_shared(float (&d)[N / 8][4], unsigned long long a, unsigned long long b, \
+                                       bool add) {                                                       \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " I2                                            \
+                   ", 0;\n"                                                                              \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32." NAME "." NAME " {" TESSERA_L##G     \
+                   "}, " I0 ", " I1 ", add, 1, 1;\n}"                                                    \
+                   : TESSERA_D##G                                                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                        \
+    }                                                                                                    \
+  };
+#define TESSERA_WGMMA(...)                             \
+  TESSERA_WGMMA_OF(__half, "f16", __VA_ARGS__)         \
+  TESSERA_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__) \
+  TESSERA_WGMMA_8_OF(E4m3, "e4m3", __VA_ARGS__)        \
+  TESSERA_WGMMA_8_OF(E5m2, "e5m2", __VA_ARGS__)
 
 TESSERA_WGMMA(16, 1, "%8", "%9", "%10", "%11", "%12", "%13")
 TESSERA_WGMMA(32, 2, "%16", "%17", "%18", "%19", "%20", "%21")
@@ -117,6 +134,7 @@ TESSERA_WGMMA(256, 16, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef TESSERA_WGMMA
 #undef TESSERA_WGMMA_OF
+#undef TESSERA_WGMMA_8_OF
 #undef TESSERA_OPERANDS
 #undef TESSERA_L1
 #undef TESSERA_D1

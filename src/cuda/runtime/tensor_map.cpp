@@ -42,8 +42,14 @@ core::Status CudaRuntime::encode(const BoxedTensor& t, int gpu, TensorMap* map) 
   static auto* const function = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (function == nullptr) return no_function("cuTensorMapEncodeTiled");
   constexpr cuuint32_t kOneByOne[4] = {1, 1, 1, 1};
-  const cuuint32_t box[4] = {t.strip ? 8u : t.element == Element::f32 ? 32u : 64u, t.box_rows, 1, 1};
-  const CUtensorMapDataType type = t.element == Element::f32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+  const bool bytes = t.element == Element::e4m3 || t.element == Element::e5m2;
+  const cuuint32_t box[4] = {t.strip                     ? 8u
+                             : bytes                     ? 128u
+                             : t.element == Element::f32 ? 32u
+                                                         : 64u,
+                             t.box_rows, 1, 1};
+  const CUtensorMapDataType type = bytes                        ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : t.element == Element::f32  ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                    : t.element == Element::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUresult result = in_context(gpu, [&] {

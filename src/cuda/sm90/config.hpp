@@ -7,6 +7,9 @@ namespace tessera::cuda::sm90 {
 
 inline constexpr int kMostMaskSlots = 4;
 
+// What Q, K and V are of where they are of 8 bits.
+enum class Codes { none, e4m3, e5m2 };
+
 struct Config {
   int dim, value_dim;     // multiples of 16; shared memory holds whole blocks of 64 columns
   int consumers = 2;      // warpgroups, 64 query rows each
@@ -19,7 +22,9 @@ struct Config {
   bool strips = false;    // the last 16 columns stand apart: see strips.hpp
   int mask_bytes = 0;     // for a mask tensor: a slot or two of what a key tile needs of it
   bool entries = false;   // of a ragged or paged batch: see entries_producer.hpp
+  Codes codes = Codes::none;  // of Q and K; V was widened to 16 bits before: see sm90_fp8/
 
+  TESSERA_CONSTEXPR bool coded() const { return codes != Codes::none; }
   // How K and V come and go: see shared.hpp.
   TESSERA_CONSTEXPR bool joint() const { return !overlap; }
   // There nearly always are key tiles that some warpgroups' rows see and others' do not, where there is a
@@ -30,8 +35,10 @@ struct Config {
   TESSERA_CONSTEXPR int warpgroups() const { return teams * consumers; }  // that multiply
   TESSERA_CONSTEXPR int warp_rows() const { return 16; }
   TESSERA_CONSTEXPR int thread_rows() const { return 2; }
-  // Blocks of 64 columns, but for those in strips.
-  TESSERA_CONSTEXPR int blocks() const { return strips ? dim / 64 : (dim + 63) / 64; }
+  // Blocks of 64 columns (of 128, where they are of 8 bits), but for those in strips.
+  TESSERA_CONSTEXPR int blocks() const {
+    return coded() ? (dim + 127) / 128 : strips ? dim / 64 : (dim + 63) / 64;
+  }
   TESSERA_CONSTEXPR int value_blocks() const { return strips ? value_dim / 64 : (value_dim + 63) / 64; }
   TESSERA_CONSTEXPR int strip_bytes(int rows) const { return strips ? (rows * 32 + 1023) / 1024 * 1024 : 0; }
   // Of one warpgroup's query rows, of a tile of K, of V.
@@ -61,6 +68,7 @@ struct Config {
 // Of split.hpp: no producer, and the warpgroups have the same rows and share the keys.
 struct SplitConfig {
   static constexpr bool strips = false;
+  static constexpr Codes codes = Codes::none;
   int dim, value_dim;
   int warpgroups = 2;
   int keys;        // of a K/V tile

@@ -23,6 +23,26 @@
 
 namespace tessera::cuda::sm90 {
 
+// In sm90_fp8/coded.hpp, for kernels whose inputs are of 8 bits: what their scores are multiplied by (once
+// for all of a row tile, and tile by tile), and how their rows end.
+template <Config C, bool kEveryTile>
+__device__ float coded_factor(const Sm90Params& p, const TileIndex& at, int first_row);
+template <Config C>
+__device__ void scale_coded(Scores<C>& s, const Sm90Params& p, const TileIndex& at, float factor, int tile);
+template <Config C>
+__device__ bool write_coded(const Sm90Params& p, const TileIndex& at, int first_row, RowState& rows,
+                            const Output<C>& o);
+template <Config C>
+__device__ void recompute_coded(const Sm90Params& p, const TileIndex& at, int first, int end);
+
+// A row tile's factor, where it has one of its own.
+template <bool kOwn>
+struct OwnFactor {};
+template <>
+struct OwnFactor<true> {
+  float value;
+};
+
 // Policy: what happens to scores (tile/score.hpp).
 template <Config C, class T, class Policy>
 struct Consumer {
@@ -37,6 +57,7 @@ struct Consumer {
   int note = 0;
   unsigned mask_count = 0;
   Policy policy = {};
+  OwnFactor<C.coded()> scales = {};
 
   using Ring = tile::Ring<C.stages>;
   using TaskRing = tile::RingIndex<kTasks>;
@@ -48,7 +69,10 @@ struct Consumer {
   __device__ const TaskOf<C>& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ typename Policy::Factor factor() const { return {Policy::factor(p.problem)}; }
+  __device__ typename Policy::Factor factor() const {
+    if constexpr (C.coded() && !Policy::kEveryTile) return {scales.value};
+    return {Policy::factor(p.problem)};
+  }
 
   __device__ void start_scores(Scores<C>& s) const {
     // Past head dim 128 there are no registers for what would otherwise be worked out once for all key tiles.
@@ -98,6 +122,7 @@ struct Consumer {
   // others only where the tile is left by the straight loop for it.
   __device__ void change(Scores<C>& s, int tile) {
     tile = key_tile(tile);
+    if constexpr (C.coded() && Policy::kEveryTile) scale_coded<C>(s, p, task().at, scales.value, tile);
     policy.apply(s, p.problem, position(), thread_key(tile));
     if constexpr (Policy::kMaskTensor)
       if ((note & kNoteApplied) != 0) apply_mask(s);
@@ -431,7 +456,9 @@ struct Consumer {
   __device__ void write(const TaskOf<C>& of, RowState& rows, const Output<C>& o) const {
     ptx::wait_for_dependencies();
     bool wrong;
-    if constexpr (C.entries) {
+    if constexpr (C.coded()) {
+      wrong = write_coded<C>(p, of.at, first_row(of.at), rows, o);
+    } else if constexpr (C.entries) {
       wrong = write_entry<C, T>(p.problem, of, first_row(of.at), rows, o);
     } else {
       wrong = write_output<C, T>(p.problem, of.at, first_row(of.at), rows, o);
@@ -460,6 +487,7 @@ struct Consumer {
     const tile::KeyRange seen = tile::key_range(band_of(next), min(row, last), min(row + 63, last));
     unmasked = unmasked_tiles<C>(seen);
     policy.enter(p.problem, next.at.batch, next.at.head);
+    if constexpr (C.coded()) scales.value = coded_factor<C, Policy::kEveryTile>(p, next.at, row);
     if constexpr (Policy::kMaskTensor) {
       range = shared.part[TaskRing::slot(task_count - 1)][warpgroup];
       pass_over(next.keys.count - (range.first + range.count));
@@ -493,7 +521,9 @@ struct Consumer {
   }
   __device__ void recompute(const TileIndex& at) const {
     const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
-    if constexpr (C.entries) {
+    if constexpr (C.coded()) {
+      recompute_coded<C>(p, at, first, first + 16);
+    } else if constexpr (C.entries) {
       recompute_suspects<T, false, true>(p.problem, at, first, first + 16);
     } else {
       recompute_suspects<T, Policy::kMaskTensor>(p.problem, at, first, first + 16);

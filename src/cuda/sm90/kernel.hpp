@@ -28,7 +28,7 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
   // Whoever reads or writes global memory later awaits them later. (What rotates is ALiBi, whose slopes are
   // read.)
   if constexpr (!C.entries)
-    if (Policy::kEveryTile || Policy::kRotates || tile::reads_lengths(p.problem))
+    if (Policy::kEveryTile || Policy::kRotates || C.coded() || tile::reads_lengths(p.problem))
       ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);

@@ -8,6 +8,7 @@
 #include "cuda/sm90/dispatch.hpp"
 #include "cuda/sm90/launch.hpp"
 #include "cuda/sm90/make_schedule.hpp"
+#include "cuda/sm90/mask_params.hpp"
 #include "cuda/sm90/params.hpp"
 #include "cuda/sm90/tensors.hpp"
 #include "cuda/translate.hpp"
@@ -53,34 +54,8 @@ core::Status place_with_strips(void* params, const core::Addresses& at, void* wo
   return move_maps(&strips[0], &strips[1], &strips[2], at);
 }
 core::Status place_with_mask(void* params, const core::Addresses& at, void* workspace) {
-  auto& p = *static_cast<Sm90MaskParams*>(params);
   if (core::Status s = place(params, at, workspace); !s.ok()) return s;
-  mask::place(&p.problem.mask_tiles, workspace);
-  p.dealt = reinterpret_cast<int*>(static_cast<char*>(workspace) + reinterpret_cast<std::intptr_t>(p.dealt));
-  if (p.box_keys == 0) return {};
-  void* const mask = p.copy_at == 0 ? at[core::TensorId::mask] : static_cast<char*>(workspace) + p.copy_at;
-  return runtime::current().move_map(&p.mask, mask);
-}
-
-// What a mask tensor adds to the parameters.
-core::Status add_mask(const core::Problem& p, const Choice& choice, const mask::Layout& layout, int gpu,
-                      Sm90MaskParams* out) {
-  const core::MaskTensor& mask = p.visibility.mask;
-  const bool boolean = mask.kind == core::MaskKind::boolean;
-  const auto bits = static_cast<int>(boolean ? 1 : 8 * core::dtype_size(mask.dtype));
-  out->problem.mask_tiles = mask::tiles_of(layout);
-  out->slot_bytes = choice.tiling.rows * choice.tiling.keys * bits / 8;
-  while (2 << out->slot_bits <= kMostMaskSlots &&
-         choice.tiling.mask_bytes >= (2 << out->slot_bits) * out->slot_bytes)
-    ++out->slot_bits;
-  out->dealt = reinterpret_cast<int*>(layout.dealt_at);  // an offset until placed
-  if (boolean) return {};
-  out->box_keys = 128 * 8 / bits;
-  out->moves[0] = layout.rows == 1 ? 0 : 1;
-  out->moves[1] = layout.heads == 1 ? 0 : 1;
-  out->moves[2] = layout.batch == 1 ? 0 : 1;
-  out->copy_at = layout.copy_row == 0 ? 0 : layout.copy_at;
-  return runtime::current().encode(mask_box(p, layout, choice.tiling.rows), gpu, &out->mask);
+  return place_mask(static_cast<Sm90MaskParams*>(params), at, workspace);
 }
 
 // The parameters that the variant takes, and who places addresses in them.
@@ -99,7 +74,7 @@ core::Status set_params(const core::Problem& p, const Choice& choice, const mask
     Sm90MaskParams more{};
     static_cast<Sm90Params&>(more) = params;
     if (p.visibility.mask.kind != core::MaskKind::none) {
-      if (core::Status s = add_mask(p, choice, layout, gpu, &more); !s.ok()) return s;
+      if (core::Status s = add_mask(p, choice.tiling, layout, gpu, &more); !s.ok()) return s;
       out->place = place_with_mask;
     }
     out->set_params(more);
@@ -110,6 +85,35 @@ core::Status set_params(const core::Problem& p, const Choice& choice, const mask
 }
 
 }  // namespace
+
+core::Status place_mask(Sm90MaskParams* params, const core::Addresses& at, void* workspace) {
+  Sm90MaskParams& p = *params;
+  mask::place(&p.problem.mask_tiles, workspace);
+  p.dealt = reinterpret_cast<int*>(static_cast<char*>(workspace) + reinterpret_cast<std::intptr_t>(p.dealt));
+  if (p.box_keys == 0) return {};
+  void* const mask = p.copy_at == 0 ? at[core::TensorId::mask] : static_cast<char*>(workspace) + p.copy_at;
+  return runtime::current().move_map(&p.mask, mask);
+}
+
+core::Status add_mask(const core::Problem& p, const Tiling& tiling, const mask::Layout& layout, int gpu,
+                      Sm90MaskParams* out) {
+  const core::MaskTensor& mask = p.visibility.mask;
+  const bool boolean = mask.kind == core::MaskKind::boolean;
+  const auto bits = static_cast<int>(boolean ? 1 : 8 * core::dtype_size(mask.dtype));
+  out->problem.mask_tiles = mask::tiles_of(layout);
+  out->slot_bytes = tiling.rows * tiling.keys * bits / 8;
+  while (2 << out->slot_bits <= kMostMaskSlots &&
+         tiling.mask_bytes >= (2 << out->slot_bits) * out->slot_bytes)
+    ++out->slot_bits;
+  out->dealt = reinterpret_cast<int*>(layout.dealt_at);  // an offset until placed
+  if (boolean) return {};
+  out->box_keys = 128 * 8 / bits;
+  out->moves[0] = layout.rows == 1 ? 0 : 1;
+  out->moves[1] = layout.heads == 1 ? 0 : 1;
+  out->moves[2] = layout.batch == 1 ? 0 : 1;
+  out->copy_at = layout.copy_row == 0 ? 0 : layout.copy_at;
+  return runtime::current().encode(mask_box(p, layout, tiling.rows), gpu, &out->mask);
+}
 
 bool in_build() { return true; }
 

@@ -11,6 +11,11 @@
 
 namespace tessera::cuda::sm90 {
 
+// The same where Q and K are of 8 bits. In sm90_fp8/loads.hpp.
+template <Config C>
+__device__ void copy_coded(char* to, const TensorMap* map, int which, tile::Barrier& full, int row, int head,
+                           int batch);
+
 template <Config C, bool kRotates = false>
 struct Producer {
   const Sm90Params& p;
@@ -27,6 +32,8 @@ struct Producer {
     if constexpr (C.strips) {
       copy_with_strips<kBlocks, kRows>(to, map, &static_cast<const StripParams&>(p).strips[which], columns,
                                        full, row, head, batch);
+    } else if constexpr (C.coded()) {
+      copy_coded<C>(to, map, which, full, row, head, batch);
     } else {
       copy_tile(to, kBlocks, kRows, map, full, row, head, batch);
     }

@@ -7,16 +7,23 @@
 
 namespace tessera::cuda::sm90 {
 
+// What Q and K are of, in a kernel whose P and V are of T; sm90_fp8/coded.hpp has those of 8 bits.
+template <Codes kCodes, class T>
+struct KeyElement {
+  using Type = T;
+};
+
 // S = Q K, of 64 query rows and a tile of K.
 template <auto C, class T>
 __device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& query,
                                     const ptx::MatrixDescriptor& key) {
+  using Key = typename KeyElement<C.codes, T>::Type;
   ptx::wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < C.dim / tile::kDepth<T>; ++k) {
+  for (int k = 0; k < C.dim / tile::kDepth<Key>; ++k) {
     const unsigned in_query = k / 4 * 64 * 128 + k % 4 * 32, in_key = k / 4 * C.keys * 128 + k % 4 * 32;
     const bool in_strips = C.strips && k == C.dim / 16 - 1;
-    ptx::Wgmma<T, C.keys>::from_shared(
+    ptx::Wgmma<Key, C.keys>::from_shared(
         s, in_strips ? query.strips_at(in_query, 64 * 16, 128) : query.at(in_query),
         in_strips ? key.strips_at(in_key, C.keys * 16, 128) : key.at(in_key), k > 0);
   }

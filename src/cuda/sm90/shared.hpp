@@ -51,12 +51,14 @@ struct Shared {
   __device__ tile::Ring<C.stages> value_ring() { return {value_full, value_empty}; }
 };
 
-// Asks for a tile, one box of every 64 columns; `full` counts its bytes.
+// Asks for a tile, one box of every 64 columns (of 8 bits: 128); `full` counts its bytes.
+template <int kColumns = 64>
 __device__ inline void copy_tile(char* to, int blocks, int rows, const TensorMap* map, tile::Barrier& full,
                                  int row, int head, int batch) {
   full.expect(blocks * rows * 128);
   for (int b = 0; b < blocks; ++b)
-    ptx::tma_load(ptx::shared_address(to + b * rows * 128), map, full.address(), 64 * b, row, head, batch);
+    ptx::tma_load(ptx::shared_address(to + b * rows * 128), map, full.address(), kColumns * b, row, head,
+                  batch);
 }
 
 template <Config C>

@@ -19,15 +19,19 @@ struct Dimension {
   std::int64_t extent, stride;
 };
 
-// Of a tensor: batch entries or pages, heads, rows.
-struct Extents {
-  std::int64_t outer, heads, rows;
-};
+// As they lie in memory, which for a dense batch is as the problem's sizes have it.
+Extents of_queries(const core::Problem& p) { return {p.query_offsets ? 1 : p.batch, p.heads, p.queries}; }
+Extents of_keys(const core::Problem& p) {
+  if (p.kv.pages) return {p.kv.pages.count, p.kv_heads, p.kv.pages.rows};
+  return {p.kv.offsets ? 1 : p.batch, p.kv_heads, p.keys};
+}
 
-core::Status check(const core::Problem& p, std::string_view name, const core::Tensor4& t, const Extents& n) {
+}  // namespace
+
+core::Status check_box(tessera_dtype dtype, std::string_view name, const core::Tensor4& t, const Extents& n) {
   if (reinterpret_cast<std::uintptr_t>(t.data) % kAlignment != 0)
     return core::unsupported(fmt::format("{} does not start at a multiple of {} bytes", name, kAlignment));
-  const std::int64_t size = core::dtype_size(p.dtype);
+  const std::int64_t size = core::dtype_size(dtype);
   for (const Dimension& d :
        {Dimension{"row", n.rows, t.row_stride}, Dimension{"head", n.heads, t.head_stride},
         Dimension{"batch", n.outer, t.batch_stride}}) {
@@ -44,41 +48,32 @@ core::Status check(const core::Problem& p, std::string_view name, const core::Te
   return {};
 }
 
-runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::int64_t columns,
-                           const Extents& n, int box_rows) {
+runtime::BoxedTensor box_of(tessera_dtype dtype, const core::Tensor4& t, std::int64_t columns,
+                            const Extents& n, int box_rows) {
   // The encoder looks at every stride, also where there is one element.
   const auto bytes = [&](std::int64_t extent, std::int64_t stride) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.dtype) : kAlignment);
+    return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(dtype) : kAlignment);
   };
   return {t.data,
-          element_of(p.dtype),
+          element_of(dtype),
           {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(n.rows),
            static_cast<std::uint64_t>(n.heads), static_cast<std::uint64_t>(n.outer)},
           {bytes(n.rows, t.row_stride), bytes(n.heads, t.head_stride), bytes(n.outer, t.batch_stride)},
           static_cast<std::uint32_t>(box_rows)};
 }
 
-// As they lie in memory, which for a dense batch is as the problem's sizes have it.
-Extents of_queries(const core::Problem& p) { return {p.query_offsets ? 1 : p.batch, p.heads, p.queries}; }
-Extents of_keys(const core::Problem& p) {
-  if (p.kv.pages) return {p.kv.pages.count, p.kv_heads, p.kv.pages.rows};
-  return {p.kv.offsets ? 1 : p.batch, p.kv_heads, p.keys};
-}
-
-}  // namespace
-
 core::Status check_boxes(const core::Problem& p) {
   const Extents rows = of_queries(p), keys = of_keys(p);
-  if (core::Status s = check(p, "query", p.query, rows); !s.ok()) return s;
-  if (core::Status s = check(p, "key", p.kv.key, keys); !s.ok()) return s;
-  if (core::Status s = check(p, "value", p.kv.value, keys); !s.ok()) return s;
-  return check(p, "output", p.output.rows, rows);
+  if (core::Status s = check_box(p.dtype, "query", p.query, rows); !s.ok()) return s;
+  if (core::Status s = check_box(p.dtype, "key", p.kv.key, keys); !s.ok()) return s;
+  if (core::Status s = check_box(p.dtype, "value", p.kv.value, keys); !s.ok()) return s;
+  return check_box(p.output.dtype, "output", p.output.rows, rows);
 }
 
 BoxedTensors boxes_of(const core::Problem& p, const Tiling& c, int key_rows) {
-  BoxedTensors boxes{boxed(p, p.query, p.dim, of_queries(p), c.query_rows),
-                     boxed(p, p.kv.key, p.dim, of_keys(p), key_rows),
-                     boxed(p, p.kv.value, p.value_dim, of_keys(p), key_rows)};
+  BoxedTensors boxes{box_of(p.dtype, p.query, p.dim, of_queries(p), c.query_rows),
+                     box_of(p.dtype, p.kv.key, p.dim, of_keys(p), key_rows),
+                     box_of(p.dtype, p.kv.value, p.value_dim, of_keys(p), key_rows)};
   if (!c.strips) return boxes;
   boxes.strips = {boxes.query, boxes.key, boxes.value};
   for (runtime::BoxedTensor& strip : boxes.strips) strip.strip = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 #include "core/problem.hpp"
 #include "cuda/mask/plan.hpp"
@@ -16,6 +17,16 @@ struct BoxedTensors {
 
   bool operator==(const BoxedTensors&) const = default;
 };
+
+// A tensor as boxes see it: batch entries or pages, heads, rows.
+struct Extents {
+  std::int64_t outer, heads, rows;
+};
+// The same of one tensor that users know by this name, and how TMA is told of it.
+core::Status check_box(tessera_dtype dtype, std::string_view name, const core::Tensor4& tensor,
+                       const Extents& extents);
+runtime::BoxedTensor box_of(tessera_dtype dtype, const core::Tensor4& tensor, std::int64_t columns,
+                            const Extents& extents, int box_rows);
 
 // OK, or the sentence which stride or address, of the output's too, does not allow 16 bytes at a time.
 core::Status check_boxes(const core::Problem& problem);

@@ -1,0 +1,83 @@
+#include "cuda/fp8_rows/choose.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/estimate.hpp"
+#include "cuda/fp8_rows/dispatch.hpp"
+#include "cuda/fp8_rows/params.hpp"
+#include "cuda/sm80/configs.hpp"
+#include "cuda/steps.hpp"
+#include "cuda/translate.hpp"
+
+namespace tessera::cuda::fp8_rows {
+namespace {
+
+core::Status supports(const core::Problem& p) {
+  if (core::is_8_bit(p.dtype)) return within_limits(p);
+  return core::unsupported(
+      fmt::format("dtype is {}; f8e4m3 and f8e5m2 are accepted", core::dtype_name(p.dtype)));
+}
+
+// A row has to be visited where it has no value columns, too: it may have an lse.
+std::int64_t parts_of(const core::Sizes& p) {
+  return std::max<std::int64_t>(divide_up(p.value_dim, kColumns), 1);
+}
+
+// Rows of all heads; of entries that lie one behind the other, `queries` counts all of them.
+std::int64_t rows_of(const core::Problem& p) { return p.queries * p.heads * (p.query_offsets ? 1 : p.batch); }
+
+core::Estimate estimate(const core::Problem& p, const core::Device& device) {
+  constexpr double kRate = 0.01;     // of the row time that estimate.hpp counts in
+  constexpr double kAlone = 10'000;  // rows in the time of a single one, which one warp takes
+  const double full = rounds(rows_of(p) * parts_of(p), gpu_of(device).sms) / kRate;
+  return {std::max(full, kAlone) * row_us(p), ""};
+}
+
+core::Status place(void* params, const core::Addresses& at, void*) {
+  auto* const p = static_cast<RowsParams*>(params);
+  cuda::place(&p->problem, at);
+  cuda::place(&p->coded, at);
+  return {};
+}
+
+core::Status prepare(const core::Problem& p, const core::Device& device,
+                     std::shared_ptr<const core::Prepared>* out) {
+  constexpr std::int64_t kMostBlocks = 1 << 30;  // what is beyond, the same blocks take after
+  const runtime::Gpu& gpu = gpu_of(device);
+  auto made = std::make_shared<Steps>();
+  runtime::Step& step = made->add();
+  step.kernel = "fp8_rows";
+  step.set_params(RowsParams{translate(p, 1), translate_coded(p), static_cast<int>(parts_of(p))});
+  step.place = place;
+  step.function =
+      function_for(element_of(p.dtype), p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16);
+  int arch = 0;
+  if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
+  const std::int64_t items = rows_of(p) * parts_of(p);
+  step.pdl = sm80::pdl(arch);
+  step.grid[0] = static_cast<unsigned>(
+      std::clamp<std::int64_t>(divide_up(items, kWarps), items > 0 ? 1 : 0, kMostBlocks));
+  step.threads = kThreads;
+  *out = made;
+  return made->finish(gpu.index, items, [] { return std::string("a warp for every query row"); });
+}
+
+}  // namespace
+
+core::Kernel row() {
+  core::Kernel row;
+  row.name = "fp8_rows";
+  row.summary = "8-bit inputs, one warp a query row, plain arithmetic; every option, layout and head dim";
+  row.invariant = true;
+  row.supports = supports;
+  row.estimate = estimate;
+  row.prepare = prepare;
+  row.budget = {128, 0, 0};
+  row.symbol = "fp8_rows::attend<";
+  return row;
+}
+
+}  // namespace tessera::cuda::fp8_rows
