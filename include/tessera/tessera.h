@@ -102,6 +102,19 @@ typedef struct tessera_mask {
 typedef int32_t tessera_precision;
 enum { TESSERA_PRECISION_ACCURATE = 0, TESSERA_PRECISION_FAST = 1 };
 
+/* Rotary embedding: 2n dimensions of a row, from `first` on, are turned pair by pair by the angles of the
+ * row's position. Pair j is dimensions first + j and first + n + j (halves), or first + 2j and first + 2j + 1
+ * (interleaved); with c = cos[position, j] and s = sin[position, j], in f32 and each operation rounded,
+ *
+ *   x' = x * c - y * s        y' = y * c + x * s
+ *
+ * and the row is then rounded to the dtype that it is used or stored in. */
+typedef struct tessera_rope {
+  tessera_tensor cos, sin; /* [positions, n] f32, last dimension contiguous; cos absent: nothing is turned */
+  int32_t interleaved;     /* nonzero: pairs of neighbours; 0: halves */
+  int32_t first;           /* the first of the 2n dimensions */
+} tessera_rope;
+
 /* One attention problem. For batch b, query head h, query i (position p), key j:
  *
  *   s = scale * dot(query[b,h,i,:], key[b, h / (heads / kv_heads), j, :])
@@ -144,7 +157,17 @@ enum { TESSERA_PRECISION_ACCURATE = 0, TESSERA_PRECISION_FAST = 1 };
  * before the keys, as if it were one more key with score prior_lse[n,h,row] and value
  * prior_output[n,h,row,:]. So a part whose lse is -inf adds nothing, whatever its output holds; without keys
  * this merges the parts, and parts that saw nothing merge to 0 and -inf. Sinks belong into exactly one of the
- * calls. */
+ * calls.
+ *
+ * new_key and new_value have a row for each query row: it is stored in key and value first, where its query
+ * stands, as key L - rows + i of its entry (L: the entry's keys, new ones included; mask.align has to be
+ * bottom-right). What is attended to is what was stored. A row that would stand before key 0, or that no
+ * entry owns, is not stored. What does not fit, a length or the page of a new row, is refused on a CPU; on a
+ * GPU such rows, all those of an entry with such a length, are not stored anywhere. Where two rows are stored
+ * in one place, either of them is there then. rope turns the query's rows and those of new_key; keys that are
+ * there already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the
+ * tables of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says
+ * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
@@ -176,6 +199,13 @@ typedef struct tessera_attention {
   tessera_tensor value_scales;
   int32_t scale_rows;          /* rows of a block that share a scale: 64, 128, or 0 for no blocks */
   tessera_precision precision; /* TESSERA_PRECISION_ACCURATE or TESSERA_PRECISION_FAST */
+  /* optional, not with key_offsets: [batch, kv_heads, queries, dim], query's dtype; with query_offsets
+   * [1, kv_heads, rows, dim], as query. key and value are written */
+  tessera_tensor new_key;
+  tessera_tensor
+      new_value;     /* the same with value_dim; left out where value lies in key (value.data = key.data) */
+  tessera_rope rope; /* with mask.align bottom-right or positions; query of f32, f16 or bf16 */
+  tessera_tensor positions; /* optional, with rope: [batch, queries], with query_offsets [rows]; i32 or i64 */
 } tessera_attention;
 
 /* Numbers as 8-bit codes and scales, the way tessera_attend takes them. Element [o, h, r, d] of output is
@@ -308,14 +338,16 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
     NULL, 0, 0, {0, 0, 0, 0}, { 0, 0, 0, 0 } \
   }
 
-#define TESSERA_ATTENTION_INIT                                                                       \
-  {                                                                                                  \
-    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,        \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                        \
-        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},          \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,          \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,          \
-        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, TESSERA_PRECISION_ACCURATE \
+#define TESSERA_ATTENTION_INIT                                                                        \
+  {                                                                                                   \
+    sizeof(tessera_attention), TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,         \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0.0f, 0.0f,                                         \
+        {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE},           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, TESSERA_PRECISION_ACCURATE, \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, {TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, 0},   \
+        TESSERA_TENSOR_NONE                                                                           \
   }
 
 #define TESSERA_QUANTISATION_INIT                                                                \

@@ -168,6 +168,14 @@ enum class Precision : std::int32_t {
   fast = TESSERA_PRECISION_FAST,
 };
 
+// Rotary embedding of the query and of new_key; tessera.h has the formula.
+struct Rope {
+  Tensor cos = TESSERA_TENSOR_NONE;  // [positions, n]
+  Tensor sin = TESSERA_TENSOR_NONE;
+  bool interleaved = false;  // pairs of neighbours, else halves
+  std::int32_t first = 0;    // of the 2n dimensions that are turned
+};
+
 // One attention problem; tessera.h has the formula and the meaning of every field.
 struct Attention {
   Tensor query = TESSERA_TENSOR_NONE;
@@ -191,6 +199,10 @@ struct Attention {
   Tensor value_scales = TESSERA_TENSOR_NONE;
   std::int32_t scale_rows = 0;  // of a block of scales: 64 or 128; 0 for no blocks
   Precision precision = Precision::accurate;
+  Tensor new_key = TESSERA_TENSOR_NONE;
+  Tensor new_value = TESSERA_TENSOR_NONE;
+  Rope rope = {};
+  Tensor positions = TESSERA_TENSOR_NONE;
 
   [[nodiscard]] tessera_attention to_c() const {
     tessera_attention c = TESSERA_ATTENTION_INIT;
@@ -215,6 +227,10 @@ struct Attention {
     c.value_scales = value_scales;
     c.scale_rows = scale_rows;
     c.precision = static_cast<std::int32_t>(precision);
+    c.new_key = new_key;
+    c.new_value = new_value;
+    c.rope = {rope.cos, rope.sin, rope.interleaved ? 1 : 0, rope.first};
+    c.positions = positions;
     return c;
   }
 };

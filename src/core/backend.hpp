@@ -2,6 +2,7 @@
 // in src/backends.cpp, is the one list of them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,10 @@ class Backend {
   // A number that tells plans apart where the request alone does not: on a CPU, how many threads it stands
   // for at the moment.
   [[nodiscard]] virtual int state(const tessera_device&) const { return 0; }
+  // `attend`, made for after_append(problem), with what goes before it (core/append.hpp).
+  virtual Status prepare_append(const Problem& problem, const Device& device,
+                                std::shared_ptr<const Prepared> attend,
+                                std::shared_ptr<const Prepared>* out) const = 0;
   // Every tensor's memory, the workspace's and the stream can be used by the device.
   [[nodiscard]] virtual Status check_memory(const Addresses& at, const tessera_device& request) const = 0;
 };

@@ -91,9 +91,11 @@ Cost cost(const Problem& p) {
   const double lse_bytes = p.output.lse != nullptr ? rows * 4 : 0;
   const double prior_bytes = static_cast<double>(p.prior.parts) * rows *
                              static_cast<double>(p.value_dim * dtype_size(p.prior.dtype) + 4);
+  // New rows are read; that they are then stored is in what the keys cost.
+  const double new_bytes = p.append.stores ? static_cast<double>(p.kv_heads * p.all_rows()) * dims * size : 0;
   return {2 * batch * static_cast<double>(p.heads) * visible_pairs(p) * dims,
-          query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes + prior_bytes +
-              scale_bytes(p)};
+          new_bytes + query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes +
+              prior_bytes + scale_bytes(p)};
 }
 
 }  // namespace tessera::core

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/append.hpp"
 #include "core/backend.hpp"
 
 namespace tessera::core {
@@ -162,10 +165,11 @@ Status check_device(const tessera_device& device) {
   return find(device, &unused);
 }
 
-Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
-  const Hardware* hardware = nullptr;
-  if (Status s = find(request, &hardware); !s.ok()) return s;
-  const Device device{request, *hardware};
+namespace {
+
+// Of a problem that has nothing to do before its attention.
+Status plan_attention(const Problem& problem, const Device& device, Plan* out) {
+  const tessera_device& request = device.request;
   if (request.kernel != nullptr) return plan_named(problem, device, out);
   Status no_room;
   for (const Candidate& candidate : candidates(problem, device)) {
@@ -182,11 +186,30 @@ Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
   return unsupported("no kernel can compute this problem: " + all_reasons(problem, device, nullptr, kNever));
 }
 
-std::string why(const Plan& plan, const Problem& problem, const tessera_device& request) {
+}  // namespace
+
+Status plan(const Problem& problem, const tessera_device& request, Plan* out) {
+  const Hardware* hardware = nullptr;
+  if (Status s = find(request, &hardware); !s.ok()) return s;
+  if (!problem.append) return plan_attention(problem, {request, *hardware}, out);
+  // The budget is one for both, and looked at when both are known.
+  tessera_device without_budget = request;
+  without_budget.workspace_bytes = 0;
+  const Device device{without_budget, *hardware};
+  if (Status s = plan_attention(after_append(problem), device, out); !s.ok()) return s;
+  const Backend& backend = *backend_of(request.kind);
+  std::shared_ptr<const Prepared> attend = std::move(out->prepared);
+  if (Status s = backend.prepare_append(problem, device, std::move(attend), &out->prepared); !s.ok())
+    return s;
+  return check_room(*out->prepared, request);
+}
+
+std::string why(const Plan& plan, const Problem& given, const tessera_device& request) {
   if (request.kernel != nullptr) return "asked for by name";
   const Hardware* hardware = nullptr;
   if (Status s = find(request, &hardware); !s.ok()) return s.message;
   const Device device{request, *hardware};
+  const Problem problem = after_append(given);
   const std::string passed_over =
       all_reasons(problem, device, plan.kernel, time_of(*plan.kernel, problem, device));
   return passed_over.empty() ? "the best kernel of this device" : "the best kernel for this: " + passed_over;

@@ -70,6 +70,11 @@ void Problem::move_to(const Addresses& at) {
   scales.query.data = static_cast<const float*>(at[TensorId::query_scales]);
   scales.key.data = static_cast<const float*>(at[TensorId::key_scales]);
   scales.value.data = static_cast<const float*>(at[TensorId::value_scales]);
+  append.key.data = at[TensorId::new_key];
+  append.value.data = at[TensorId::new_value];
+  append.rope.cos = static_cast<const float*>(at[TensorId::rope_cos]);
+  append.rope.sin = static_cast<const float*>(at[TensorId::rope_sin]);
+  append.positions = at[TensorId::positions];
   output.rows.data = at[TensorId::output];
   output.lse = static_cast<float*>(at[TensorId::lse]);
 }

@@ -149,6 +149,36 @@ struct Prior {
   std::array<std::int64_t, 3> lse_strides{};  // part, head, query
 };
 
+// Pair j of a row's dimensions is first + j and first + pairs + j, or first + 2j and its neighbour.
+struct Rope {
+  const float *cos = nullptr, *sin = nullptr;  // [positions, pairs]
+  std::int64_t cos_stride = 0, sin_stride = 0, positions = 0, pairs = 0, first = 0;
+  bool interleaved = false;
+
+  explicit operator bool() const { return pairs > 0; }
+};
+
+// What is done before attention, in memory that the kernels then see as if it had always been so: new rows
+// are stored in key and value, and turned on the way, as a copy of the query is (core/append.hpp).
+struct Append {
+  bool stores = false;        // new keys
+  bool stores_value = false;  // and values, unless those lie in key
+  Tensor4 key, value;         // as the query lies, with kv_heads heads
+  Rope rope;
+  // Of each row in the tables of rope; without a dtype: where its query stands.
+  const void* positions = nullptr;
+  tessera_dtype positions_dtype = 0;
+  std::int64_t positions_batch_stride = 0, positions_stride = 0;
+
+  explicit operator bool() const { return stores || rope; }
+  // Of row `row` of the query tensor.
+  std::int64_t position(std::int64_t b, std::int64_t row) const {
+    const std::int64_t at = b * positions_batch_stride + row * positions_stride;
+    return positions_dtype == TESSERA_I32 ? static_cast<const std::int32_t*>(positions)[at]
+                                          : static_cast<const std::int64_t*>(positions)[at];
+  }
+};
+
 // Dense: every entry has `queries` rows and `keys` keys. With query_offsets the rows of all entries lie one
 // behind the other, and the batch strides of query, output, lse and the mask are 0.
 struct Problem : Sizes {
@@ -160,8 +190,9 @@ struct Problem : Sizes {
   Scoring scoring;
   Prior prior;
   Output output;
-  TensorScales scales;                  // of 8-bit inputs
-  tessera_precision precision = 0;      // likewise
+  TensorScales scales;              // of 8-bit inputs
+  tessera_precision precision = 0;  // likewise
+  Append append;
   PerTensor<std::uint64_t> span_bytes;  // from a tensor's address to behind its last element; 0 if empty
 
   // Whether entries may differ in what only memory says: then each is worked out as if it were alone.
@@ -199,8 +230,8 @@ inline constexpr std::int64_t kUnboundedReach = std::int64_t{1} << 61;
 // unless all is well.
 Status validate(const tessera_attention& given, Problem* problem);
 
-// No result shares memory with anything else of the call. Part of validate(); asked again for every new set
-// of addresses.
+// No result shares memory with anything else of the call; key and value are results where rows are stored in
+// them, but may share memory with each other. Part of validate(); asked again for every new set of addresses.
 Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at);
 // A workspace that was given is aligned and memory of its own.
 Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,

@@ -29,7 +29,12 @@ enum class TensorId {
   prior_lse,
   query_scales,
   key_scales,
-  value_scales
+  value_scales,
+  new_key,
+  new_value,
+  rope_cos,
+  rope_sin,
+  positions
 };
 
 struct TensorField {
@@ -58,12 +63,17 @@ constexpr void for_each_tensor(Attention& a, F f) {
   f(TensorField{TensorId::query_scales, "query_scales", false}, a.query_scales);
   f(TensorField{TensorId::key_scales, "key_scales", false}, a.key_scales);
   f(TensorField{TensorId::value_scales, "value_scales", false}, a.value_scales);
+  f(TensorField{TensorId::new_key, "new_key", false}, a.new_key);
+  f(TensorField{TensorId::new_value, "new_value", false}, a.new_value);
+  f(TensorField{TensorId::rope_cos, "rope.cos", false}, a.rope.cos);
+  f(TensorField{TensorId::rope_sin, "rope.sin", false}, a.rope.sin);
+  f(TensorField{TensorId::positions, "positions", false}, a.positions);
 }
 
 // Something for every tensor: PerTensor<void*> at; at[TensorId::key].
 template <class T>
 struct PerTensor {
-  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::value_scales) + 1;
+  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::positions) + 1;
   std::array<T, kCount> values{};
 
   constexpr T& operator[](TensorId id) { return values[static_cast<std::size_t>(id)]; }

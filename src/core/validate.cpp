@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/append.hpp"
 #include "core/problem.hpp"
 #include "core/scales.hpp"
 #include "core/sequences.hpp"
@@ -53,6 +54,11 @@ const TensorRule& rule_of(TensorId id) {
       {"[batch or 1, heads or 1, blocks or 1, 1]", 4, 4, kFloat, false},
       {"[batch or 1, kv_heads or 1, blocks or 1, 1]", 4, 4, kFloat, false},
       {"[batch or 1, kv_heads or 1, blocks or 1, 1 or value_dim]", 4, 4, kFloat, false},
+      {"[batch, kv_heads, queries, dim]", 4, 4, kInputs},
+      {"[batch, kv_heads, queries, value_dim]", 4, 4, kInputs},
+      {"[positions, n]", 2, 2, kFloat},
+      {"[positions, n]", 2, 2, kFloat},
+      {"[batch, queries], or [rows] with query_offsets", 1, 2, kWhole, false},
   }}};
   return rules[id];
 }
@@ -245,6 +251,7 @@ Status validate(const tessera_attention& p, Problem* problem) {
   if (Status s = check_prior(p, &out); !s.ok()) return s;
   if (Status s = check_alibi(p, &out); !s.ok()) return s;
   if (Status s = check_head_floats("sinks", p.sinks, out, &out.scoring.sinks); !s.ok()) return s;
+  if (Status s = check_append(p, &out); !s.ok()) return s;
   if (Status s = check_written_once("output", p.output); !s.ok()) return s;
   if (Status s = check_written_once("lse", p.lse); !s.ok()) return s;
   return check_overlap(out.span_bytes, addresses_of(p));
@@ -257,19 +264,22 @@ Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses
     if (begin(each.id) > UINTPTR_MAX - span_bytes[each.id])
       return invalid(fmt::format("{} reaches beyond the address space", each.name));
   }
+  const auto written = [&](const TensorField& field) { return is_written(field, span_bytes); };
+  const auto is_cache = [](TensorId id) { return id == TensorId::key || id == TensorId::value; };
   for (const TensorField& result : kTensorFields.values) {
-    if (!result.written || span_bytes[result.id] == 0) continue;
+    if (!written(result) || span_bytes[result.id] == 0) continue;
     for (const TensorField& other : kTensorFields.values) {
       if (other.id == result.id || span_bytes[other.id] == 0) continue;
+      if (is_cache(result.id) && is_cache(other.id)) continue;  // check_append_memory
       if (begin(result.id) < end(other.id) && begin(other.id) < end(result.id)) {
         // Of two results, the optional one is named first.
-        const bool swap = other.written && other.id > result.id;
+        const bool swap = written(other) && other.id > result.id;
         return invalid(fmt::format("{} overlaps {} in memory; results need memory of their own",
                                    (swap ? other : result).name, (swap ? result : other).name));
       }
     }
   }
-  return {};
+  return check_append_memory(span_bytes, at);
 }
 
 Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/plan.hpp"
+#include "cpu/append.hpp"
 #include "cpu/batch.hpp"
 #include "cpu/host_memory.hpp"
 #include "cpu/pool.hpp"
@@ -269,6 +270,12 @@ class CpuBackend final : public core::Backend {
     return &cpu;
   }
   int state(const tessera_device& device) const override { return thread_count(device.threads); }
+  core::Status prepare_append(const core::Problem& problem, const core::Device& device,
+                              std::shared_ptr<const core::Prepared> attend,
+                              std::shared_ptr<const core::Prepared>* out) const override {
+    *out = make_append(problem, device.request, std::move(attend));
+    return {};
+  }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
     return check_on_host(at, device);
   }

@@ -1,6 +1,9 @@
 // GPUs as the core sees them; see core/backend.hpp. Part of every build: without nvcc no GPU is ever found.
 #include "cuda/backend.hpp"
 
+#include <utility>
+
+#include "cuda/append/prepare.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cuda {
@@ -17,6 +20,11 @@ class CudaBackend final : public core::Backend {
   }
   const core::Hardware* find(const tessera_device& device, std::string* why) const override {
     return runtime::find_gpu(device.index, why);
+  }
+  core::Status prepare_append(const core::Problem& problem, const core::Device& device,
+                              std::shared_ptr<const core::Prepared> attend,
+                              std::shared_ptr<const core::Prepared>* out) const override {
+    return append::prepare(problem, device, std::move(attend), out);
   }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
     return runtime::current().check_memory(at, device);

@@ -1,6 +1,7 @@
 // A CPU without kernels of its own: for programs that bring their rows, in place of src/backends.cpp.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,11 @@ class FakeCpu final : public core::Backend {
   const core::Hardware* find(const tessera_device&, std::string*) const override {
     static const core::Hardware none;
     return &none;
+  }
+  core::Status prepare_append(const core::Problem&, const core::Device&,
+                              std::shared_ptr<const core::Prepared>,
+                              std::shared_ptr<const core::Prepared>*) const override {
+    return core::unsupported("this CPU is made up, and stores no new keys");
   }
   core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
 

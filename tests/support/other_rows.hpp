@@ -2,6 +2,7 @@
 // backends in place of src/backends.cpp.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,11 @@ class OtherRows final : public core::Backend {
     return real_.find(request, why);
   }
   int state(const tessera_device& request) const override { return real_.state(request); }
+  core::Status prepare_append(const core::Problem& problem, const core::Device& device,
+                              std::shared_ptr<const core::Prepared> attend,
+                              std::shared_ptr<const core::Prepared>* out) const override {
+    return real_.prepare_append(problem, device, std::move(attend), out);
+  }
   core::Status check_memory(const core::Addresses& at, const tessera_device& request) const override {
     return real_.check_memory(at, request);
   }
