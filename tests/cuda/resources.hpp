@@ -33,6 +33,13 @@ inline std::vector<Function> functions_in(const nlohmann::json& resources) {
   return functions;
 }
 
+// Whether a kernel is one of a row: its name, before its own template arguments and parameters, which may
+// name other kernels' types, has the row's symbol in it.
+inline bool belongs_to(const Function& f, const core::Kernel& row) {
+  const std::size_t at = f.name.find(row.symbol), name_end = f.name.find_first_of("<(");
+  return !row.symbol.empty() && at != std::string::npos && at <= name_end;
+}
+
 inline void check_function(const Function& f, const core::Kernel& row, std::vector<std::string>* wrong) {
   const auto over = [&](const char* what, int value, int limit) {
     if (value > limit)
@@ -65,8 +72,7 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
     archs.insert(f.arch);
     std::set<std::string> symbols;
     for (const core::Kernel& row : rows) {
-      if (row.device != TESSERA_CUDA || row.symbol.empty() || f.name.find(row.symbol) == std::string::npos)
-        continue;
+      if (row.device != TESSERA_CUDA || !belongs_to(f, row)) continue;
       symbols.emplace(row.symbol);
       compiled.emplace(row.symbol, f.arch);
       check_function(f, row, &wrong);

@@ -58,6 +58,14 @@ TEST(ResourceGate, RefusesAFunctionOfNoRowAndOfTwo) {
   EXPECT_EQ(check_resources(on_every_arch(kGood), overlapping).size(), kArchs.size());
 }
 
+TEST(ResourceGate, AKernelIsNotAnothersForATypeOfItsArguments) {
+  Function borrows = kGood;
+  borrows.name = "void tessera::cuda::other::attend<(tessera::cuda::ladder::scalar<float>::Codes)1>(Params)";
+  std::vector<Function> functions = on_every_arch(kGood);
+  for (const Function& function : on_every_arch(borrows)) functions.push_back(function);
+  EXPECT_TRUE(check_resources(functions, {kRows[0], row("other", "other::attend<", {64, 1024})}).empty());
+}
+
 TEST(ResourceGate, RowsThatShareAFunctionAreEachHeldToTheirBudget) {
   const std::vector<core::Kernel> shared = {kRows[0], row("scalar_again", "ladder::scalar<", {63, 1024})};
   EXPECT_EQ(check_resources(on_every_arch(kGood), shared).size(), kArchs.size());
