@@ -57,14 +57,14 @@ const BadInput kFields[] = {
        f.problem.value.dtype = TESSERA_F8E5M2;
      },
      kInvalid,
-     {"value.dtype is f8e5m2", "query.dtype is f8e4m3"}},
+     {"value.dtype is f8e5m2", "key.dtype is f8e4m3"}},
     {"codes_beside_wide_values",
      [](Fixture& f) {
        make_codes(f);
        f.problem.value.dtype = TESSERA_F32;
      },
      kInvalid,
-     {"value.dtype is f32", "query.dtype is f8e4m3"}},
+     {"value.dtype is f32", "key.dtype is f8e4m3"}},
     {"output_of_codes",
      [](Fixture& f) {
        make_codes(f);
