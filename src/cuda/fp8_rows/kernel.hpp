@@ -1,5 +1,5 @@
-// Attention over 8-bit tensors with plain arithmetic: one warp, one query row, key by key. Every option,
-// scale, layout and head dim, on every GPU: what no faster kernel takes ends here.
+// Attention over 8-bit keys and values with plain arithmetic: one warp, one query row, key by key. Every
+// option, scale, layout and head dim, on every GPU: what no faster kernel takes ends here.
 //
 //   lane l    columns l, l + 32, ... of the dot product, then of the output
 //
@@ -23,6 +23,30 @@ inline constexpr int kArch = __CUDA_ARCH__ / 10;
 #else
 inline constexpr int kArch = 80;
 #endif
+
+// A query row of any kind: which one is asked for every element, so that the kernel exists once for all.
+template <class Code>
+struct AnyQuery {
+  const void* row;
+  QueryKind kind;
+
+  __device__ AnyQuery(const void* data, long long first, QueryKind of) : kind(of) {
+    const int bytes = kind == QueryKind::codes ? 1 : kind == QueryKind::f32 ? 4 : 2;
+    row = static_cast<const char*>(data) + first * bytes;
+  }
+  __device__ float operator()(int d) const {
+    switch (kind) {
+      case QueryKind::f16:
+        return tile::to_float(static_cast<const __half*>(row)[d]);
+      case QueryKind::bf16:
+        return tile::to_float(static_cast<const __nv_bfloat16*>(row)[d]);
+      case QueryKind::f32:
+        return static_cast<const float*>(row)[d];
+      default:
+        return ptx::to_float(static_cast<const Code*>(row)[d]);
+    }
+  }
+};
 
 struct Owner {
   int batch, query;  // batch: -1 where no entry has the row
@@ -65,8 +89,9 @@ __device__ inline void attend_rows(const RowsParams& params) {
     if (one_behind_the_other) owner = owner_of(p, row);
     if (owner.batch < 0) continue;
     tile::careful_row_of<T, true, true>(
-        p, owner.batch, head, owner.query, part * kColumns,
-        [&](const auto& v, tile::RowIndex at) { return tile::CodedRows<Code>(p, params.coded, v, at); });
+        p, owner.batch, head, owner.query, part * kColumns, [&](const auto& v, tile::RowIndex at) {
+          return tile::CodedRows<Code, AnyQuery<Code>>(p, params.coded, v, at, params.query_kind);
+        });
   }
 }
 
