@@ -1,5 +1,5 @@
-// Numbers of 8 bits. Floating-point ones (PTX ISA, "cvt": e4m3, e5m2). e4m3 has no inf: 0x7f and 0xff are
-// NaN, and the largest number is 448. Both fit f16 exactly.
+// 8-bit floating-point numbers (PTX ISA, "cvt": e4m3, e5m2). e4m3 has no inf: 0x7f and 0xff are NaN, and the
+// largest number is 448. Both fit f16 exactly.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -10,9 +10,6 @@ struct E4m3 {
   unsigned char bits;
 };
 struct E5m2 {
-  unsigned char bits;
-};
-struct I8 {  // -128 ... 127, two's complement
   unsigned char bits;
 };
 
@@ -46,10 +43,6 @@ __device__ inline float to_float(E4m3 x) {
 __device__ inline float to_float(E5m2 x) {
   const unsigned wide = widen<E5m2>(x.bits);
   return __half2float(reinterpret_cast<const __half2*>(&wide)->x);
-}
-// Its 8 bits, the sign turned round, count up from -128: as the last bits of 2^23 they are exact.
-__device__ inline float to_float(I8 x) {
-  return __uint_as_float(0x4b000000u | (x.bits ^ 0x80u)) - (0x1p23f + 128.0f);
 }
 
 }  // namespace tessera::cuda::ptx

@@ -34,40 +34,26 @@ __device__ inline void put(OutputKind kind, void* row, int d, float x) {
   }
 }
 
-// A query row of codes.
+// Of one query row: what careful_row() reads.
 template <class Code>
-struct CodeQuery {
-  const Code* row;
-
-  __device__ CodeQuery(const void* data, long long first) : row(static_cast<const Code*>(data) + first) {}
-  __device__ float operator()(int d) const { return ptx::to_float(row[d]); }
-};
-
-// Of one query row: what careful_row() reads. Query: where the row begins, and its elements as floats.
-template <class Code, class Query = CodeQuery<Code>>
 struct CodedRows {
   const Params& p;
   const Coded& coded;
   const int* pages;
+  const Code* query_row;
   int batch, kv_head, first_key;
-  Query query;
   float query_scale;
 
-  // `kind`: what else a Query is made of.
-  template <class View, class... Kind>
-  __device__ CodedRows(const Params& params, const Coded& more, const View& v, RowIndex at, Kind... kind)
-      : p(params),
-        coded(more),
-        pages(v.pages),
-        batch(v.batch),
-        kv_head(at.head / p.sizes.group),
-        first_key(AnySequence{p, batch}.first_key()),
-        query(p.query.data,
-              batch * p.query.strides.batch + at.head * p.query.strides.head +
-                  query_row(at) * p.query.strides.row,
-              kind...),
-        query_scale(scale_at(coded.query, batch, at.head, query_row(at))) {}
-  __device__ int query_row(RowIndex at) const { return AnySequence{p, batch}.first_query() + at.query; }
+  template <class View>
+  __device__ CodedRows(const Params& params, const Coded& more, const View& v, RowIndex at)
+      : p(params), coded(more), pages(v.pages), batch(v.batch), kv_head(at.head / p.sizes.group) {
+    const AnySequence sequence{p, batch};
+    const int row = sequence.first_query() + at.query;
+    first_key = sequence.first_key();
+    query_row = static_cast<const Code*>(p.query.data) + batch * p.query.strides.batch +
+                at.head * p.query.strides.head + row * p.query.strides.row;
+    query_scale = scale_at(coded.query, batch, at.head, row);
+  }
 
   struct Place {
     int outer, row;
@@ -91,7 +77,8 @@ struct CodedRows {
   __device__ float dot(int key, int lane) const {
     const Code* const row = row_of(p.kv.key, place(key));
     float sum = 0.0f;
-    for (int d = lane; d < p.sizes.dim; d += 32) sum = fmaf(query(d), ptx::to_float(row[d]), sum);
+    for (int d = lane; d < p.sizes.dim; d += 32)
+      sum = fmaf(ptx::to_float(query_row[d]), ptx::to_float(row[d]), sum);
     return sum;
   }
   // What the whole of it is multiplied by.
