@@ -18,7 +18,8 @@ namespace tessera::cases {
 inline constexpr std::uint32_t kPoisonF32 = 0x7fc5a5a5;
 inline constexpr std::uint16_t kPoisonF16 = 0x7e5a;
 inline constexpr std::uint16_t kPoisonBf16 = 0x7fe5;
-inline constexpr std::uint8_t kPoisonF8 = 0x7f;  // NaN of both formats, and of one the only one: no outputs
+inline constexpr std::uint8_t kPoisonF8 =
+    0x7f;  // NaN of both formats, and of one the only one: no outputs. i8 has none
 
 inline void write_poison(unsigned char* to, tessera_dtype dtype, std::size_t elements) {
   const std::size_t size = tessera_dtype_size(dtype);

@@ -73,7 +73,7 @@ class Reader {
     return fmt::format(
         "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, f8e4m3, "
         "f8e5m2, causal=, align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, "
-        "packed, pages=, prior=, out=, scales=, transposed, precision=",
+        "packed, pages=, prior=, out=, cache=, scales=, transposed, precision=",
         w);
   }
 
@@ -185,6 +185,7 @@ class Reader {
         return fmt::format("'{}' : out must be f32, or of 8-bit inputs also f16 or bf16", w);
       return c.output_dtype = input_dtype(value), "";
     }
+    if (kind == "cache") return read_cache(w, value, case_);
     if (kind == "scales") return read_scales(w, value, case_);
     if (kind == "precision") {
       if (value != "fast" && value != "accurate")
@@ -210,7 +211,7 @@ class Reader {
     }
     return fmt::format(
         "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=, pages=, "
-        "prior=, out=, scales=, precision=",
+        "prior=, out=, cache=, scales=, precision=",
         w, kind);
   }
 

@@ -4,13 +4,15 @@
 //   b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 mask=boolean
 //   lengths alibi sinks layout=bshd ragged packed pages=16 prior=2 out=f32
 //   f8e4m3 scales=block64 transposed precision=fast
+//   bf16 cache=i8 scales=head
 // so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
 // q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
 // mask its shape if that is not the full one (mask=additive:keys), its type if the seed is not to pick one
 // (mask=additive-bf16) and what it holds if that is not noise (mask=boolean:queries-keys:documents700); with
 // :last8 it covers the last 8 keys alone. Of ragged rows, of packed keys and of keys in pages, q and k are
 // the most that a batch entry has: the seed draws how many each has. Of inputs in 8 bits (f8e4m3, f8e5m2) the
-// output is f16 unless out= says f32 or bf16, and `transposed` turns the values round. Words may follow a
+// output is f16 unless out= says f32 or bf16, and `transposed` turns the values round; cache= gives keys and
+// values 8 bits (f8e4m3, f8e5m2, i8) beside a wider query. Words may follow a
 // name from the list and then change it: "canon_1 bf16 layout=bshd".
 #pragma once
 
@@ -63,6 +65,7 @@ struct Case {
 
   std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 64, value_dim = 64;
   tessera_dtype dtype = TESSERA_F32;
+  tessera_dtype cache = 0;  // of keys and values, where they have 8 bits and the query has not; 0 = dtype
   Layout layout = Layout::bhsd;
 
   tessera_align align = TESSERA_ALIGN_NONE;  // with left and right, as in tessera_mask

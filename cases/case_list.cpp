@@ -332,6 +332,32 @@ constexpr Entry kEntries[] = {
     {"fp8", "fp8_prior_bf16", "b3 h4/2 q7 k40 d64 f8e4m3 scales=block64 ragged packed prior=2 out=bf16"},
     {"fp8", "fp8_tree",
      "b4 h8/2 q8 k200 d128 f8e4m3 scales=head lengths ragged pages=16 mask=boolean:queries-keys:last8"},
+    {"fp8", "cache8_prefill", "b2 h4/2 q130 k200 d128 bf16 cache=f8e4m3 scales=block64 causal=bottom-right"},
+    {"fp8", "cache8_decode", "b2 h8/2 q1 k600 d128 bf16 cache=f8e4m3 scales=head lengths"},
+    {"fp8", "cache8_decode_i8", "b2 h8/2 q1 k600 d128 bf16 cache=i8 scales=block128 lengths"},
+    {"fp8", "cache8_decode_long", "b1 h8/1 q1 k4500 d64 f16 cache=f8e5m2 scales=channel"},
+    {"fp8", "cache8_plain", "b2 h4/2 q33 k130 d64 f16 cache=i8"},
+    {"fp8", "cache8_f32", "b2 h4/2 q65 k130 d72 v40 f32 cache=i8 scales=channel transposed layout=padded"},
+    {"fp8", "cache8_d3", "b2 h2 q33 k37 d3 v5 f32 cache=f8e4m3 scales=channel layout=padded"},
+    {"fp8", "cache8_one_key", "b2 h4/2 q9 k1 d64 bf16 cache=i8 scales=channel transposed"},
+    {"fp8", "cache8_no_keys", "b2 h2 q5 k0 d64 f16 cache=i8 scales=head sinks"},
+    {"fp8", "cache8_pages_16",
+     "b4 h8/2 q5 k200 d128 bf16 cache=f8e4m3 scales=head causal=bottom-right lengths ragged pages=16"},
+    {"fp8", "cache8_pages_16_i8",
+     "b4 h8/2 q5 k200 d64 f16 cache=i8 scales=channel causal=bottom-right lengths ragged pages=16"},
+    {"fp8", "cache8_pages_192",
+     "b3 h4/2 q70 k300 d72 bf16 cache=i8 scales=block64 causal=bottom-right lengths ragged pages=192 "
+     "out=f32"},
+    {"fp8", "cache8_packed",
+     "b4 h4/2 q70 d64 f16 cache=f8e5m2 scales=block64 causal=bottom-right ragged packed"},
+    {"fp8", "cache8_prior", "b4 h8/2 q5 k90 d64 bf16 cache=i8 scales=head ragged lengths pages=16 prior=2"},
+    {"fp8", "cache8_tree",
+     "b4 h8/2 q8 k200 d128 f16 cache=f8e4m3 scales=head lengths ragged pages=16 "
+     "mask=boolean:queries-keys:last8"},
+    {"fp8", "cache8_everything",
+     "b3 h6/2 q65 k130 d72 v40 bf16 cache=i8 scales=block64 transposed causal=bottom-right window=50,0 "
+     "scale=0.2 "
+     "softcap=20 mask=additive lengths alibi sinks layout=padded"},
 };
 
 struct Alias {

@@ -46,11 +46,18 @@ void transpose(tessera_tensor* t, Layout layout) {
 
 std::string codes_words(const Case& c) {
   std::string out;
+  if (c.cache != 0) out += fmt::format(" cache={}", tessera_dtype_name(c.cache));
   for (const ScaleName& each : kScaleNames)
     if (each.kind == c.scales) out += fmt::format(" scales={}", each.name);
   if (c.transposed) out += " transposed";
   if (c.fast) out += " precision=fast";
   return out;
+}
+
+std::string read_cache(std::string_view word, std::string_view value, Case* c) {
+  for (const tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8})
+    if (value == tessera_dtype_name(dtype)) return c->cache = dtype, "";
+  return fmt::format("'{}' : cache must be f8e4m3, f8e5m2 or i8", word);
 }
 
 std::string read_scales(std::string_view word, std::string_view value, Case* c) {
@@ -60,9 +67,10 @@ std::string read_scales(std::string_view word, std::string_view value, Case* c) 
 }
 
 std::string check_codes(const Case& c) {
-  if (of_codes(c)) return "";
-  if (c.scales != ScaleKind::none) return "scales= : needs f8e4m3 or f8e5m2";
-  if (c.transposed) return "transposed : needs f8e4m3 or f8e5m2";
+  if (of_codes(c) && c.cache == 0) return "";
+  if (of_codes(c)) return "cache= : needs f32, f16 or bf16";
+  if (c.cache == 0 && c.scales != ScaleKind::none) return "scales= : needs f8e4m3, f8e5m2 or cache=";
+  if (c.cache == 0 && c.transposed) return "transposed : needs f8e4m3, f8e5m2 or cache=";
   if (c.fast) return "precision=fast : needs f8e4m3 or f8e5m2";
   if (c.output_dtype == 0 || c.output_dtype == TESSERA_F32 || c.output_dtype == c.dtype) return "";
   return fmt::format("out={} : needs f8e4m3 or f8e5m2; beside other inputs out=f32 is accepted",
@@ -76,15 +84,16 @@ void add_code_tensors(const Case& c, std::uint64_t seed, tessera_attention* p) {
   p->scale_rows = c.scales == ScaleKind::block64 ? 64 : c.scales == ScaleKind::block128 ? 128 : 0;
   const Random choices(seed, kChoices);
   const bool shared = choices.word(6) % 2 == 0;
-  p->query_scales = scales_of(c, p->query, shared, p->scale_rows, 1);
+  if (of_codes(c)) p->query_scales = scales_of(c, p->query, shared, p->scale_rows, 1);
   p->key_scales = scales_of(c, p->key, shared, p->scale_rows, 1);
   const std::int64_t channels = c.scales == ScaleKind::channel ? c.value_dim : 1;
   p->value_scales = scales_of(c, p->value, shared, p->scale_rows, channels);
 }
 
 void fill_scales(const tessera_tensor& t, const Random& draws, tessera_dtype dtype, double unit, bool exact) {
-  // A draw of 5 is as far as normal draws come, nearly: 320 of 448, or 40960 of 57344.
-  const double least = unit * (dtype == TESSERA_F8E4M3 ? 0x1p-6 : 0x1p-13);
+  // A draw of 5 is as far as normal draws come, nearly: 320 of 448, or 40960 of 57344. Whole numbers have no
+  // range to give away: with the largest of the scales below, a draw of 1 is 4.
+  const double least = unit * (dtype == TESSERA_F8E4M3 ? 0x1p-6 : dtype == TESSERA_I8 ? 0x1p-7 : 0x1p-13);
   for (std::int64_t e = 0, all = t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3]; e < all; ++e) {
     std::int64_t at = 0, left = e;
     for (int d = 3; d >= 0; --d) {
@@ -110,7 +119,10 @@ double ScaleOf::operator()(std::int64_t row, std::int64_t column) const {
 }
 
 double saturated(tessera_dtype dtype, double value) {
-  const double most = dtype == TESSERA_F8E4M3 ? 448 : dtype == TESSERA_F8E5M2 ? 57344 : HUGE_VAL;
+  const double most = dtype == TESSERA_F8E4M3   ? 448
+                      : dtype == TESSERA_F8E5M2 ? 57344
+                      : dtype == TESSERA_I8     ? 127
+                                                : HUGE_VAL;
   return std::isfinite(value) ? std::clamp(value, -most, most) : value;
 }
 

@@ -1,4 +1,5 @@
-// Inputs of 8 bits: the words of such cases, the tensors of their scales, and what scales and codes hold.
+// Inputs of 8 bits, or keys and values alone: the words of such cases, the tensors of their scales, and what
+// scales and codes hold.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,17 @@
 
 namespace tessera::cases {
 
-inline bool of_codes(const Case& c) { return c.dtype == TESSERA_F8E4M3 || c.dtype == TESSERA_F8E5M2; }
+inline bool is_code(tessera_dtype dtype) {
+  return dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2 || dtype == TESSERA_I8;
+}
+// Of keys and values.
+inline tessera_dtype cache_dtype(const Case& c) { return c.cache == 0 ? c.dtype : c.cache; }
+// Whether the query has 8 bits as well.
+inline bool of_codes(const Case& c) { return is_code(c.dtype); }
 
 std::string codes_words(const Case& c);
+// cache= and what follows it. Empty, or what is wrong.
+std::string read_cache(std::string_view word, std::string_view value, Case* c);
 // scales= and what follows it. Empty, or what is wrong.
 std::string read_scales(std::string_view word, std::string_view value, Case* c);
 // Empty, or what the words do not agree on.

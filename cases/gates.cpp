@@ -168,7 +168,7 @@ std::vector<oracle::Arithmetic> arithmetics_of(const tessera_attention& problem)
   for (const core::Kernel& kernel : core::kernels()) {
     const oracle::Arithmetic one = oracle_arithmetic(kernel.arithmetic_of(valid));
     const bool known = std::find(all.begin(), all.end(), one) != all.end();
-    if (!known && kernel.supports(valid).ok()) all.push_back(one);
+    if (!known && core::takes(kernel, valid).ok()) all.push_back(one);
   }
   return all;
 }

@@ -155,13 +155,13 @@ void Instance::Impl::fill_rows() {
                {problem.value, problem.value_scales, kValue, 1.0}};
   for (const auto& part : parts) {
     const Random draws = random(part.stream);
-    if (of_codes(c)) {
+    if (is_code(part.tensor.dtype)) {
       fill_codes(part.tensor, part.scales, part.stream, part.factor);
     } else if (input == Input::equal) {
       fill_with(part.tensor, draws, [](std::int64_t, std::int64_t, double) { return 0.75; });
     } else if (input == Input::tiny) {
       // Rows in turn around the smallest normal number and well inside the subnormal ones.
-      const double least = c.dtype == TESSERA_F16 ? 0x1p-14 : 0x1p-126;
+      const double least = part.tensor.dtype == TESSERA_F16 ? 0x1p-14 : 0x1p-126;
       fill_with(part.tensor, draws, [=](std::int64_t row, std::int64_t, double draw) {
         return draw * least * (row % 2 == 0 ? 1 : 0x1p-5);
       });
@@ -177,14 +177,14 @@ void Instance::Impl::fill_codes(const tessera_tensor& t, const tessera_tensor& s
                                 double factor) {
   if (scales.rank > 0) {
     const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
-    fill_scales(scales, draws, c.dtype, factor, input == Input::equal);
+    fill_scales(scales, draws, t.dtype, factor, input == Input::equal);
   }
   const ScaleOf scale_of(t, scales, problem.scale_rows);
-  const double least = c.dtype == TESSERA_F8E4M3 ? 0x1p-6 : 0x1p-14;
+  const double least = t.dtype == TESSERA_F8E4M3 ? 0x1p-6 : t.dtype == TESSERA_I8 ? 1 : 0x1p-14;
   fill_with(t, random(stream), [&](std::int64_t row, std::int64_t column, double draw) {
     if (input == Input::tiny) return draw * least * (row % 2 == 0 ? 1 : 0.25);
     const double number = input == Input::equal ? 0.75 : factor * draw;
-    return saturated(c.dtype, number / scale_of(row, column));
+    return saturated(t.dtype, number / scale_of(row, column));
   });
 }
 
@@ -210,7 +210,7 @@ void Instance::Impl::make_dominant() {
       const std::int64_t at = sequences.key_at(key, b, h, j);
       const double scale = at < 0 ? 1 : key_scale(sequences.key_row(key, b, h, j), 0);
       for (std::int64_t d = 0; at >= 0 && d < c.dim; ++d)
-        oracle::store(key.data, key.dtype, at + d, saturated(c.dtype, length * along(d) / scale));
+        oracle::store(key.data, key.dtype, at + d, saturated(key.dtype, length * along(d) / scale));
     }
   }
 }

@@ -91,7 +91,35 @@ constexpr OptionWords kCodeShapes[] = {
     {"_pages", "b3 h4/2 q5 k129 d64 ragged pages=64"},
 };
 
-// Every pair of options with inputs of 8 bits.
+constexpr std::string_view kCacheWords[] = {"cache=f8e4m3", "cache=i8", "cache=f8e5m2"};
+constexpr std::string_view kTurnedWords[] = {"", " transposed"};
+constexpr std::string_view kWideWords[] = {"", " out=f32"};
+
+// Keys and values of 8 bits beside a wider query: every option, and every kind of batch.
+std::vector<Generated> cache_list() {
+  std::vector<Generated> list;
+  const auto add = [&](const std::string& name, std::string_view shape, std::string_view words) {
+    const std::size_t n = list.size();
+    list.push_back(
+        {"cache_" + name, fmt::format("{} {} {} {}{}{}{}", shape, kDtypeWords[n / 3 % 3], kCacheWords[n % 3],
+                                      words, picked(kScaleWords, n, 10), picked(kTurnedWords, n, 11),
+                                      words.find("out=") == words.npos ? picked(kWideWords, n, 12) : "")});
+  };
+  for (const OptionWords& option : kOptionWords) {
+    const std::string_view align = option.name == "alibi" ? " align=bottom-right" : "";
+    for (const OptionWords& shape : kCodeShapes)
+      add(fmt::format("{}{}", option.name, shape.name), shape.words,
+          fmt::format("{}{}", option.words, align));
+  }
+  for (const OptionWords& batch : kBatchWords) {
+    for (const std::string_view shape : kServingShapes)
+      add(fmt::format("{}_{}", batch.name, shape.substr(0, shape.find(' '))),
+          fmt::format("b4 h4/2 {}", shape), batch.words);
+  }
+  return list;
+}
+
+// Every pair of options with inputs of 8 bits; and the same with keys and values of 8 bits alone.
 std::vector<Generated> fp8_pair_list() {
   std::vector<Generated> list;
   for (std::size_t a = 0; a < std::size(kOptionWords); ++a) {
@@ -104,6 +132,13 @@ std::vector<Generated> fp8_pair_list() {
            fmt::format("b2 h2/1 {} {} {}{}", picked(kPairShapes, n, 5), n % 2 == 0 ? "f8e4m3" : "f8e5m2",
                        both(first, second), picked(kScaleWords, n, 6))});
     }
+  }
+  const std::size_t pairs = list.size();
+  for (std::size_t n = 0; n < pairs; ++n) {
+    std::string words = list[n].words;
+    const std::size_t at = words.find(" f8");
+    words.replace(at, 7, fmt::format(" {} {}", kDtypeWords[n / 3 % 3], kCacheWords[n % 3]));
+    list.push_back({"cache_" + list[n].name, words});
   }
   return list;
 }
@@ -163,6 +198,7 @@ std::vector<Generated> fp8_list() {
     }
   }
   for (Generated& pair : fp8_pair_list()) list.push_back(std::move(pair));
+  for (Generated& cache : cache_list()) list.push_back(std::move(cache));
   return list;
 }
 

@@ -29,8 +29,9 @@ and lse, and may share one file.
 Shapes: query [batch, heads, queries, dim], key [batch, kv_heads, keys, dim], value [batch, kv_heads, keys,
 value_dim]; [heads, rows, dim] and [rows, dim] stand for one batch entry and one head. --layout bshd has the
 rows before the heads. The output has the rank and layout of the query; lse is [batch, heads, queries].
-Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it); of query, key and value
-also float8_e4m3fn and float8_e5m2 (in .npy: bytes, with --dtype), each code times its scale.
+Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it); of query, key and value, or of
+key and value alone, also float8_e4m3fn and float8_e5m2 (in .npy: bytes, with --dtype), and of key and value int8,
+each code times its scale.
 
 Examples:
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --causal bottom-right
@@ -221,17 +222,17 @@ void add_attend(CLI::App& app, int* exit_code) {
           "What elements of no stated float type are: of 16 bits f16 or bf16, bytes f8e4m3 or f8e5m2")
       ->check(CLI::IsMember({"f16", "bf16", "f8e4m3", "f8e5m2"}));
   verb->add_option("--output-dtype", flags->output_dtype,
-                   "Of the output: the query's or f32; of 8-bit inputs f16, bf16 or f32")
+                   "Of the output: the query's or f32; of an 8-bit query f16, bf16 or f32")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}));
   file_name(verb->add_option("--query-scales", flags->query_scales,
-                             "Of 8-bit inputs, float32: one number, or [batch, heads, blocks, 1]"));
-  file_name(verb->add_option("--key-scales", flags->key_scales, "The same for the key"));
+                             "Of an 8-bit query, float32: one number, or [batch, heads, blocks, 1]"));
+  file_name(verb->add_option("--key-scales", flags->key_scales, "The same for a key of 8 bits"));
   file_name(verb->add_option("--value-scales", flags->value_scales,
                              "The same for the value, or [batch, heads, 1, dim]"));
   verb->add_option("--scale-rows", flags->scale_rows,
                    "Rows of a block of scales: 64, 128, or 0 for no blocks")
       ->type_name("N");
-  verb->add_option("--precision", flags->precision, "Of 8-bit inputs: fast allows weights of 8 bits")
+  verb->add_option("--precision", flags->precision, "Of an 8-bit query: fast allows weights of 8 bits")
       ->check(CLI::IsMember({"accurate", "fast"}));
   verb->add_flag("--convert", flags->convert, "Round float64 inputs to float32");
   verb->add_option("--causal", flags->causal, "Causal, the queries placed top-left or bottom-right")

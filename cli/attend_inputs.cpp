@@ -137,7 +137,7 @@ void read_scales(const AttendFlags& flags, AttendProblem* p) {
   if (flags.precision == "fast") p->problem.precision = TESSERA_PRECISION_FAST;
 }
 
-// Of the output: the query's, of 8-bit inputs f16, unless --output-dtype says another.
+// Of the output: the query's, of an 8-bit query f16, unless --output-dtype says another.
 Element output_element(const AttendFlags& flags, Element query) {
   if (!flags.output_dtype.empty()) return element_of(flags.output_dtype);
   return is_8_bit(query) ? Element::f16 : query;

@@ -47,6 +47,8 @@ tessera_dtype dtype_of(Element element) {
       return TESSERA_F8E4M3;
     case Element::f8e5m2:
       return TESSERA_F8E5M2;
+    case Element::i8:
+      return TESSERA_I8;
     case Element::boolean:
       return TESSERA_BOOL;
     case Element::i32:
@@ -63,6 +65,7 @@ Element element_of(std::string_view name) {
          : name == "bf16"   ? Element::bf16
          : name == "f8e4m3" ? Element::f8e4m3
          : name == "f8e5m2" ? Element::f8e5m2
+         : name == "i8"     ? Element::i8
                             : Element::f32;
 }
 
@@ -109,8 +112,8 @@ Tensor load_f32(const std::string& name, Names usual_names, const LoadFlags& fla
 Tensor load_rows(const std::string& name, Names usual_names, const LoadFlags& flags) {
   Tensor tensor = load(name, usual_names);
   apply_dtype(flags.dtype, &tensor);
-  if (is_8_bit(tensor.element)) return tensor;
-  if (tensor.element == Element::u8 || tensor.element == Element::i8) {
+  if (is_8_bit(tensor.element) || tensor.element == Element::i8) return tensor;
+  if (tensor.element == Element::u8) {
     usage_error(
         fmt::format("{}: it holds {}; pass --dtype f8e4m3 or --dtype f8e5m2 if these are the bits of "
                     "such numbers",

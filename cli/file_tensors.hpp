@@ -22,7 +22,7 @@ struct LoadFlags {
 
 // 0 if the library has no tensor of such elements.
 tessera_dtype dtype_of(files::Element element);
-bool is_8_bit(files::Element element);
+bool is_8_bit(files::Element element);  // a float
 // By the names of the flags.
 files::Element element_of(std::string_view name);
 
@@ -32,7 +32,8 @@ files::Tensor load_numbers(const std::string& name, Names usual_names, const Loa
                            bool allow_boolean);
 // Slopes and sinks: the library takes f32, into which the narrower types fit exactly.
 files::Tensor load_f32(const std::string& name, Names usual_names, const LoadFlags& flags);
-// Query, key and value, which may have 8 bits as well.
+// Query, key and value, which may have 8 bits as well: floats, or whole numbers where --dtype says nothing
+// else.
 files::Tensor load_rows(const std::string& name, Names usual_names, const LoadFlags& flags);
 
 // A contiguous view of the tensor's own rank; at least rank 1, so that a lone number is a list of one.

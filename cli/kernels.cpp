@@ -91,7 +91,7 @@ void print_cases(const KernelsOptions& options) {
 // What each kernel of the device says to the problem: "" means it can.
 std::string verdict(const core::Kernel& kernel, const core::Problem& problem, const tessera_device& device) {
   if (std::string missing = core::missing(kernel, device); !missing.empty()) return missing;
-  return kernel.supports(problem).message;
+  return core::takes(kernel, problem).message;
 }
 
 Json explain(const cases::Case& c, const tessera_device& device, bool* planned) {

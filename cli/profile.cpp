@@ -162,7 +162,7 @@ std::vector<const core::Kernel*> chosen_kernels(const cases::Case& c, const Prof
   const bool all = std::count(named.begin(), named.end(), "all") > 0;
   std::vector<const core::Kernel*> kernels;
   for (const Candidate& each : candidates(device, all ? std::vector<std::string>{} : named)) {
-    const core::Status status = each.kernel->supports(problem);
+    const core::Status status = core::takes(*each.kernel, problem);
     if (each.missing.empty() && status.ok())
       kernels.push_back(each.kernel);
     else if (!all)

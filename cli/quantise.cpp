@@ -22,9 +22,9 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kQuantiseFooter = R"(
-Each number becomes the nearest 8-bit float of number / scale, where scale is the largest magnitude of what shares
-it, divided by 448 (e4m3) or 57344 (e5m2). --scales says what shares one: the whole tensor, a head, 64 or 128 rows
-of a head, a channel of a head (for values). NaN stays, infinity becomes the largest number.
+Each number becomes the nearest 8-bit float, or whole number (i8), of number / scale, where scale is the largest
+magnitude of what shares it, divided by 448 (e4m3), 57344 (e5m2) or 127 (i8: for key and value). --scales says what shares one: the whole tensor, a head, 64 or 128 rows
+of a head, a channel of a head (for values). NaN stays (in i8: 0), infinity becomes the largest number.
 
 Files are as for `tessera attend`. In a .safetensors file the results are called codes, scales and means or, where
 --output ends in :NAME, NAME, NAME_scales and NAME_means, all in one file. Beside a .npy, --scales-output and
@@ -104,7 +104,7 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
   r.input = load_numbers(flags.input, std::array<std::string_view, 1>{"input"}, flags, false);
   tessera_quantisation q = TESSERA_QUANTISATION_INIT;
   q.input = view_4d(r.input, rows_before_heads);
-  const files::Element element = element_of("f8" + flags.format);
+  const files::Element element = element_of(flags.format == "i8" ? "i8" : "f8" + flags.format);
   const auto [sizes, scale_rows] = scale_shape(flags.scales, q.input.shape);
   const std::int64_t* const shape = q.input.shape;
   if (flags.transpose) {
@@ -172,7 +172,7 @@ int quantise(const QuantiseFlags& flags) {
 }  // namespace
 
 void add_quantise(CLI::App& app, int* exit_code) {
-  CLI::App* verb = app.add_subcommand("quantise", "Turn an array into 8-bit floats and their scales");
+  CLI::App* verb = app.add_subcommand("quantise", "Turn an array into 8-bit codes and their scales");
   const auto flags = std::make_shared<QuantiseFlags>();
   file_name(verb->add_option("--input,-i", flags->input, "Numbers: float32, float16 or bfloat16"))
       ->required();
@@ -182,7 +182,7 @@ void add_quantise(CLI::App& app, int* exit_code) {
   file_name(
       verb->add_option("--means-output", flags->means_output, "Where the means of --smooth go instead"));
   verb->add_option("--dtype", flags->format, "Of the codes")
-      ->check(CLI::IsMember({"e4m3", "e5m2"}))
+      ->check(CLI::IsMember({"e4m3", "e5m2", "i8"}))
       ->capture_default_str();
   verb->add_option("--scales", flags->scales, "What shares a scale")
       ->check(CLI::IsMember({"tensor", "head", "block64", "block128", "channel"}))

@@ -50,7 +50,8 @@ enum {
   TESSERA_F8E5M2 = 5, /* infinity and NaN as IEEE has them; the largest number is 57344 */
   TESSERA_BOOL = 6,   /* one byte, nonzero = true */
   TESSERA_I32 = 7,
-  TESSERA_I64 = 8
+  TESSERA_I64 = 8,
+  TESSERA_I8 = 9 /* signed whole numbers, -128 ... 127: codes of key and value alone */
 };
 
 #define TESSERA_MAX_RANK 4
@@ -96,9 +97,10 @@ typedef struct tessera_mask {
   tessera_tensor tensor;
 } tessera_mask;
 
-/* With 8-bit query, key and value: how accurate the result has to be. TESSERA_PRECISION_FAST allows a kernel
- * to round the weights of the softmax to 8 bits and to sum their products with value in short accumulators;
- * it never demands it, and a kernel may be more accurate. */
+/* With 8-bit query, key and value (caches of 8 bits beside a wider query have no use for it): how accurate
+ * the result has to be. TESSERA_PRECISION_FAST allows a kernel to round the weights of the softmax to 8 bits
+ * and to sum their products with value in short accumulators; it never demands it, and a kernel may be more
+ * accurate. */
 typedef int32_t tessera_precision;
 enum { TESSERA_PRECISION_ACCURATE = 0, TESSERA_PRECISION_FAST = 1 };
 
@@ -141,17 +143,18 @@ typedef struct tessera_rope {
  * the table that no visible key needs are not looked at and may hold anything. On a GPU what does not fit is
  * clamped (falling offsets make an empty entry): memory outside the tensors is not touched either way.
  *
- * Query, key and value of 8 bits (all three of one dtype) are computed as the numbers that their codes stand
+ * Query, key and value of 8 bits, or key and value alone (f8e4m3, f8e5m2 or i8: a cache of 8 bits, beside a
+ * query of f32, f16 or bf16, which is taken as it is), are computed as the numbers that their codes stand
  * for: element [o, h, r, d] of such a tensor, as it is stored (o is the batch entry, or the page, or 0), is
  *
  *   code * scales[o, h, r / scale_rows, 0]           of value also: scales[o, h, 0, d]
  *
- * with query_scales, key_scales and value_scales of f32: [shape[0] or 1, shape[1] or 1, blocks or 1, 1],
- * where shape is that of the tensor that they scale, blocks = ceil(shape[2] / scale_rows), and a size of 1
- * serves all. Rows are counted from the tensor's first (with offsets: not the entry's). value_scales may have
- * a scale for each channel instead of each block: [shape[0] or 1, shape[1] or 1, 1, value_dim]. Scales that
- * are left out are 1. They are meant to be finite, and nobody looks: one that is not gives what the
- * arithmetic gives.
+ * with query_scales (of an 8-bit query), key_scales and value_scales of f32: [shape[0] or 1, shape[1] or 1,
+ * blocks or 1, 1], where shape is that of the tensor that they scale, blocks = ceil(shape[2] / scale_rows),
+ * and a size of 1 serves all. Rows are counted from the tensor's first (with offsets: not the entry's).
+ * value_scales may have a scale for each channel instead of each block: [shape[0] or 1, shape[1] or 1, 1,
+ * value_dim]. Scales that are left out are 1. They are meant to be finite, and nobody looks: one that is not
+ * gives what the arithmetic gives.
  *
  * prior_output and prior_lse are results over other keys, of earlier calls: part n is taken in, in order and
  * before the keys, as if it were one more key with score prior_lse[n,h,row] and value
@@ -163,19 +166,19 @@ typedef struct tessera_rope {
  * stands, as key L - rows + i of its entry (L: the entry's keys, new ones included; mask.align has to be
  * bottom-right). What is attended to is what was stored. A row that would stand before key 0, or that no
  * entry owns, is not stored. What does not fit, a length or the page of a new row, is refused on a CPU; on a
- * GPU such rows, all those of an entry with such a length, are not stored anywhere. Where two rows are stored
- * in one place, either of them is there then. rope turns the query's rows and those of new_key; keys that are
+ * GPU such rows, all those of an XX the query's rows and those of new_key; keys that are
  * there already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the
  * tables of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says
  * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
-  tessera_tensor key;    /* [batch, kv_heads, keys, dim]      same dtype; heads a multiple of kv_heads */
-  tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] same dtype; of 8 bits: keys may be contiguous
+  tessera_tensor key;    /* [batch, kv_heads, keys, dim]      query's dtype, or of 8 bits beside a wider
+                            query; heads a multiple of kv_heads */
+  tessera_tensor value;  /* [batch, kv_heads, keys, value_dim] key's dtype; of 8 bits: keys may be contiguous
                             instead (strides[2] = 1, strides[3] >= 1: transposed) */
-  tessera_tensor output; /* [batch, heads, queries, value_dim] query's dtype or f32; beside 8-bit inputs f16,
-                            bf16 or f32; overlaps no input */
+  tessera_tensor output; /* [batch, heads, queries, value_dim] query's dtype or f32; beside an 8-bit query
+                            f16, bf16 or f32; overlaps no input */
   tessera_tensor lse;    /* optional [batch, heads, queries]  f32 */
   float scale;           /* 0 means 1 / sqrt(dim); TESSERA_SCALE_ZERO means 0 */
   float softcap;         /* 0 means none */
@@ -194,8 +197,8 @@ typedef struct tessera_attention {
   tessera_tensor
       prior_output; /* optional [parts, heads, rows, value_dim], with query_offsets: f32 or output's */
   tessera_tensor prior_lse;    /* [parts, heads, rows] f32, with prior_output */
-  tessera_tensor query_scales; /* optional, with 8-bit query, key and value, as are the next four */
-  tessera_tensor key_scales;
+  tessera_tensor query_scales; /* optional, with an 8-bit query, as is precision */
+  tessera_tensor key_scales;   /* optional, with 8-bit key and value, as are the next two */
   tessera_tensor value_scales;
   int32_t scale_rows;          /* rows of a block that share a scale: 64, 128, or 0 for no blocks */
   tessera_precision precision; /* TESSERA_PRECISION_ACCURATE or TESSERA_PRECISION_FAST */
@@ -218,10 +221,11 @@ typedef struct tessera_attention {
  * which, and is that of query_scales and its relatives above; a size of 1 where input has more serves, and
  * looks at, all of them. Only value_scales may be for each channel.
  *
- *   scale = (largest finite |x| of the cell) / (448 for f8e4m3, 57344 for f8e5m2)
+ *   scale = (largest finite |x| of the cell) / (448 for f8e4m3, 57344 for f8e5m2, 127 for i8)
  *
- * but not below the least normal float, and 1 where every x is 0. NaN stays NaN; infinity becomes the largest
- * number of its sign, and changes no scale. The same input gives the same bits, on any number of threads.
+ * but not below the least normal float, and 1 where every x is 0. NaN stays NaN; i8 has none, and holds 0 for
+ * it. Infinity becomes the largest number of its sign, 127 or -127 in i8 (-128 is never written), and changes
+ * no scale. The same input gives the same bits, on any number of threads.
  *
  * means (smoothing, for keys): where given, the mean of each channel over the rows of its head, over finite
  * elements, is written there and subtracted. With such keys attention has the same output, because every
@@ -231,12 +235,12 @@ typedef struct tessera_attention {
  * hadamard: each row, less the means, is multiplied by the Walsh-Hadamard matrix of its length, a power of
  * two, divided by the root of the length. That is a rotation: dot products of queries and keys that both went
  * through it stay as they are, and outliers of single channels are spread over all. A row with NaN or
- * infinity becomes NaN. */
+ * infinity becomes NaN (in i8: 0). */
 typedef struct tessera_quantisation {
   size_t struct_size;
   tessera_tensor input;  /* [outer, heads, rows, dim]  f32, f16 or bf16, last dimension contiguous */
-  tessera_tensor output; /* the same shape, f8e4m3 or f8e5m2; last dimension contiguous, or rows (strides[2] =
-                            1, strides[3] >= 1: transposed, as value may be) */
+  tessera_tensor output; /* the same shape, f8e4m3, f8e5m2 or i8; last dimension contiguous, or rows
+                            (strides[2] = 1, strides[3] >= 1: transposed, as value may be) */
   tessera_tensor
       scales;           /* f32 [outer or 1, heads or 1, blocks or 1, 1] or [outer or 1, heads or 1, 1, dim] */
   tessera_tensor means; /* optional, f32 [outer, heads, 1, dim] */

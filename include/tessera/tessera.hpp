@@ -46,6 +46,7 @@ enum class Dtype : std::int32_t {
   boolean = TESSERA_BOOL,
   i32 = TESSERA_I32,
   i64 = TESSERA_I64,
+  i8 = TESSERA_I8,
 };
 
 // Specialise for your own element types: template <> struct tessera::DtypeOf<__half> { ... };
@@ -78,6 +79,10 @@ struct DtypeOf<bool> {
 template <>
 struct DtypeOf<std::uint8_t> {
   static constexpr Dtype value = Dtype::boolean;
+};
+template <>
+struct DtypeOf<std::int8_t> {
+  static constexpr Dtype value = Dtype::i8;
 };
 template <>
 struct DtypeOf<std::int32_t> {

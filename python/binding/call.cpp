@@ -314,7 +314,7 @@ bool Call::read_band(PyObject* causal, PyObject* window) {
   return true;
 }
 
-// Of 8-bit inputs float16 unless told otherwise: NumPy has it without another package, and it keeps three
+// Of an 8-bit query float16 unless told otherwise: NumPy has it without another package, and it keeps three
 // bits more than bfloat16.
 bool Call::make_output(const Arguments& a, const Family& family, const std::int64_t* shape) {
   const bool codes = problem_.query.dtype == TESSERA_F8E4M3 || problem_.query.dtype == TESSERA_F8E5M2;

@@ -14,11 +14,12 @@ tessera_dtype codes_named(const char* name) {
 }  // namespace
 
 bool refuse_dtype(const char* name, const char* dtype) {
-  PyErr_Format(PyExc_TypeError,
-               "%s has dtype %s; Tessera takes float32, float16, bfloat16, float8_e4m3fn and float8_e5m2 "
-               "arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks and "
-               "scales",
-               name, dtype);
+  PyErr_Format(
+      PyExc_TypeError,
+      "%s has dtype %s; Tessera takes float32, float16, bfloat16, float8_e4m3fn, float8_e5m2 and (k, v) "
+      "int8 arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks and "
+      "scales",
+      name, dtype);
   return false;
 }
 
@@ -30,6 +31,7 @@ tessera_dtype from_dlpack(dlpack::DataType type) {
   if (code == dlpack::kBfloat && bits == 16) return TESSERA_BF16;
   if (code == dlpack::kBool && bits == 8) return TESSERA_BOOL;
   if (code == dlpack::kUint && bits == 8) return kUint8;
+  if (code == dlpack::kInt && bits == 8) return TESSERA_I8;
   if (code == dlpack::kInt && bits == 32) return TESSERA_I32;
   if (code == dlpack::kInt && bits == 64) return TESSERA_I64;
   if (code == dlpack::kFloat8E4M3Fn && bits == 8) return TESSERA_F8E4M3;
@@ -48,6 +50,7 @@ tessera_dtype from_kind(char kind, Py_ssize_t item_size) {
   if (kind == 'f' && item_size == 2) return TESSERA_F16;
   if (kind == 'b' && item_size == 1) return TESSERA_BOOL;
   if (kind == 'u' && item_size == 1) return kUint8;
+  if (kind == 'i' && item_size == 1) return TESSERA_I8;
   if (kind == 'i' && item_size == 4) return TESSERA_I32;
   if (kind == 'i' && item_size == 8) return TESSERA_I64;
   return 0;
@@ -87,6 +90,8 @@ tessera_dtype from_format(const char* format, Py_ssize_t item_size) {
       return TESSERA_BOOL;
     case 'B':
       return kUint8;
+    case 'b':
+      return TESSERA_I8;
     case 'i':
     case 'l':
     case 'q':

@@ -24,6 +24,8 @@ tessera_dtype dtype_of(xla::DataType type) {
   switch (type) {
     case xla::kPred:
       return TESSERA_BOOL;
+    case xla::kS8:
+      return TESSERA_I8;
     case xla::kS32:
       return TESSERA_I32;
     case xla::kS64:

@@ -177,8 +177,9 @@ constexpr const char* kAttendDoc =
 Arrays are anything that speaks DLPack, the array interface or the buffer protocol; nothing is copied.
 
 q            [batch, heads, queries, dim], float32, float16, bfloat16, float8_e4m3fn or float8_e5m2
-k            [batch, kv_heads, keys, dim]; heads is a multiple of kv_heads
-v            [batch, kv_heads, keys, value_dim]
+k            [batch, kv_heads, keys, dim]; heads is a multiple of kv_heads; q's dtype, or beside a wider q float8 or
+             int8 (a cache)
+v            [batch, kv_heads, keys, value_dim], k's dtype
 mask         broadcasts to [batch, heads, queries, keys]: bool (True = visible) or floating (added)
 causal       None, "top-left" (query i sees keys 0 ... i) or "bottom-right" (the last query sees all keys)
 window       how far a query sees: a number of keys back, (left, right) with None for no limit, or
@@ -206,14 +207,15 @@ prior          (output, lse) over other keys, [parts, heads, rows, ...], taken i
 mask_align     "bottom-right": the columns of mask are the last keys of each entry, those before stay visible
 invariant      True: a row's bits never depend on the rest of the batch
 
-For float8 arrays (docs/fp8.md):
+For float8 arrays, and k and v of 8 bits (docs/fp8.md):
 
-query_scales   float32, [batch or 1, heads or 1, blocks or 1, 1], or one number: what the codes of q are multiplied by
+query_scales   float32, [batch or 1, heads or 1, blocks or 1, 1], or one number: what the codes of q are multiplied
+               by; with a float8 q
 key_scales     the same for k, with its own shape
 value_scales   the same for v, or [batch or 1, kv_heads or 1, 1, value_dim]; v may be a transposed view
 scale_rows     rows of a block that share a scale: 64 or 128
-precision      "fast" allows weights of 8 bits; None or "accurate" does not
-output_dtype   of the output: float16 (what None means beside float8), bfloat16 or float32, the type or its name
+precision      with a float8 q, "fast" allows weights of 8 bits; None or "accurate" does not
+output_dtype   of the output: float16 (what None means with a float8 q), bfloat16 or float32, the type or its name
 
 Returns an array of the same kind as q, on the same device, its dimensions in the order that q's have in
 memory; with return_lse the pair (output, lse). A row that sees no key gives 0 and an lse of -inf.

@@ -41,6 +41,7 @@ struct ErrorCreateArgs {
 
 enum DataType : int {
   kPred = 1,
+  kS8 = 2,
   kS32 = 4,
   kS64 = 5,
   kF16 = 10,

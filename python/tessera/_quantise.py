@@ -1,4 +1,4 @@
-"""quantise(): numbers as 8-bit floats and the scales that attend() takes with them."""
+"""quantise(): numbers as 8-bit codes and the scales that attend() takes with them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import sys
 
 from . import _binding
 
-_DTYPES = ("float8_e4m3fn", "float8_e5m2")
+_DTYPES = ("float8_e4m3fn", "float8_e5m2", "int8")
 _SCALES = ("tensor", "head", "block64", "block128", "channel")
 
 
 def _dtype_name(dtype) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype).removeprefix("torch.")
     if name not in _DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; 'float8_e4m3fn' or 'float8_e5m2' is accepted")
+        raise ValueError(f"dtype is {dtype!r}; 'float8_e4m3fn', 'float8_e5m2' or 'int8' is accepted")
     return name
 
 
 def _numpy_dtype(name: str):
     import numpy as np
 
+    if name == "int8":
+        return np, np.dtype(np.int8)
     try:
         import ml_dtypes
     except ImportError:
@@ -63,7 +65,7 @@ def quantise(x, dtype="float8_e4m3fn", *, scales="tensor", smooth=False, hadamar
     """8-bit codes of x and their scales, for attend(): (codes, scales), or (codes, scales, means) with smooth.
 
     x          [outer, heads, rows, dim], float32, float16 or bfloat16: q, k or v
-    dtype      "float8_e4m3fn" or "float8_e5m2", or the framework's type
+    dtype      "float8_e4m3fn", "float8_e5m2" or (for k and v beside a wider q) "int8", or the framework's type
     scales     what shares a scale: "tensor", "head", "block64" or "block128" (rows of a head; pass scale_rows=64 or
                128 to attend()), "channel" (of a head; for v)
     smooth     for k: subtract each channel's mean over the rows, and return the means, [outer, heads, 1, dim]. The

@@ -45,11 +45,11 @@ class Extras(NamedTuple):
     invariant: int = 0
     scale_rows: int = 0
     precision: int = 0
-    output_dtype: str = ""  # q's own, of 8-bit inputs float16
+    output_dtype: str = ""  # q's own, of an 8-bit q float16
 
 
 def _is_code(array) -> bool:
-    return array.dtype.name.startswith("float8")
+    return array.dtype.name.startswith(("float8", "int8"))
 
 
 def _call(options: Options, names: tuple[str, ...], threads: int, operands, extras: Extras = Extras()):
@@ -172,7 +172,7 @@ def attend(
 ):
     """tessera.attend() for arrays of JAX, traced or not; see there for the arguments.
 
-    Batches with offsets, page tables or prior results, and 8-bit inputs, have no derivatives.
+    Batches with offsets, page tables or prior results, and 8-bit inputs or caches, have no derivatives.
     """
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
@@ -207,7 +207,7 @@ def attend(
     tensor_align = align_of(mask_align, "mask_align")
     extras = Extras(tensor_align, int(bool(invariant)), int(scale_rows or 0), _PRECISION[precision], dtype)
     operands = tuple(arrays.values())
-    if extras != Extras() or _is_code(arrays["q"]) or any(name in _SERVING + _SCALES for name in names):
+    if extras != Extras() or _is_code(arrays["k"]) or any(name in _SERVING + _SCALES for name in names):
         output, lse = _jitted_call(options, names, _binding.threads(), operands, extras)
     else:
         output, lse = _jitted(options, names, _binding.threads(), operands)

@@ -91,6 +91,8 @@ def attend(
     given = [name for name, value in serving.items() if value is not None]
     if not given and str(q.dtype).startswith("torch.float8"):
         given = ["8-bit q"]
+    if not given and str(k.dtype).startswith(("torch.float8", "torch.int8")):
+        given = ["8-bit k"]
     words = given[0] if given and " " in given[0] else f"{(given or ['invariant'])[0]}="
     if given and (is_traced(q) or q.is_meta):
         raise ValueError(

@@ -53,6 +53,7 @@ static_assert(int{xla_ours::kMetadataExtension} == XLA_FFI_Extension_Metadata);
 static_assert(int{xla_ours::kPred} == XLA_FFI_DataType_PRED && int{xla_ours::kS32} == XLA_FFI_DataType_S32);
 static_assert(int{xla_ours::kS64} == XLA_FFI_DataType_S64 && int{xla_ours::kF16} == XLA_FFI_DataType_F16);
 static_assert(int{xla_ours::kF32} == XLA_FFI_DataType_F32 && int{xla_ours::kBf16} == XLA_FFI_DataType_BF16);
+static_assert(int{xla_ours::kS8} == XLA_FFI_DataType_S8);
 static_assert(int{xla_ours::kF8E5M2} == XLA_FFI_DataType_F8E5M2);
 static_assert(int{xla_ours::kF8E4M3Fn} == XLA_FFI_DataType_F8E4M3FN);
 static_assert(int{xla_ours::kScalarAttribute} == XLA_FFI_AttrType_SCALAR);

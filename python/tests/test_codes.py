@@ -114,6 +114,43 @@ def test_other_options_go_with_it():
     reference.check(out, *(t.astype(np.float64) for t in (q, k, v)), dtype=np.float32, **options)
 
 
+CACHES = [*FORMATS, np.int8]
+
+
+def cache(dtype, seed=6, wide=np.float32):
+    """A query as it is, keys and values as codes."""
+    q, k, v = reference.random_inputs(seed, 2, 4, 2, 23, 150, 48, dtype=wide)
+    if dtype == np.int8:
+        return q, *(np.clip(np.rint(40 * t.astype(np.float32)), -128, 127).astype(np.int8) for t in (k, v))
+    return q, k.astype(dtype), v.astype(dtype)
+
+
+@pytest.mark.parametrize("wide", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("dtype", CACHES)
+def test_a_cache_beside_a_wider_query(dtype, wide):
+    q, k, v = cache(dtype, wide=wide)
+    rng = np.random.default_rng(5)
+    for kind in ("tensor", "head", "block", "channel"):
+        sk, sv = scales(rng, k, "head" if kind == "channel" else kind), scales(rng, v, kind)
+        sk, sv = sk / np.float32(32), sv / np.float32(32)
+        options = {"key_scales": sk, "value_scales": sv, "scale_rows": 64, "causal": "bottom-right"}
+        out, lse = tessera.attend(q, k, v, return_lse=True, **options)
+        exact = q.astype(np.float64), numbers(k, sk), numbers(v, sv)
+        reference.check(out, *exact, lse=lse, dtype=wide, causal="bottom-right")
+        assert tessera.attend(q, k, v, output_dtype="float32", **options).dtype == np.float32
+    assert tessera.attend(q, k, v).dtype == q.dtype
+
+
+@pytest.mark.parametrize("kind", ["head", "channel"])
+def test_a_quantised_cache_in_int8(kind):
+    q, k, v = reference.random_inputs(7, 1, 4, 2, 5, 130, 64, dtype=np.float32)
+    k8, sk = tessera.quantise(k, "int8", scales="head")
+    v8, sv = tessera.quantise(v, np.int8, scales=kind)
+    assert k8.dtype == np.int8 and v8.dtype == np.int8 and np.abs(k8).max() == 127
+    out = tessera.attend(q, k8, v8, key_scales=sk, value_scales=sv)
+    assert np.abs(out - tessera.attend(q, k, v)).max() < 0.05
+
+
 ONES = np.ones((1, 1, 1, 1), np.float32)
 REFUSALS = {
     "rows": ({"scale_rows": 32}, ValueError, "scale_rows is 32; accepted: 0"),
@@ -164,3 +201,15 @@ def test_jax():
     assert np.array_equal(scaled, tessera.attend(q, k, v, query_scales=np.float32([0.5])))
     with pytest.raises(ValueError, match="precision is 'best'"):
         tessera.attend(*x, precision="best")
+
+
+@pytest.mark.parametrize("dtype", CACHES)
+def test_a_cache_in_jax(dtype):
+    jax = need("jax")
+    q, k, v = cache(dtype)
+    options = {"key_scales": np.full((1, 1, 1, 1), 1 / 32, np.float32)}
+    x = [jax.numpy.asarray(t) for t in (q, k, v)]
+    for given in ({}, options):
+        want = tessera.attend(q, k, v, **given)
+        assert np.array_equal(tessera.attend(*x, **given), want)
+        assert np.array_equal(jax.jit(lambda q, k, v: tessera.attend(q, k, v, **given))(*x), want)

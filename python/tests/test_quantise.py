@@ -136,7 +136,7 @@ def test_threads_change_nothing():
 
 X = np.ones((1, 1, 4, 12), np.float32)
 REFUSALS = {
-    "dtype": (X, {"dtype": "float16"}, ValueError, "dtype is 'float16'; 'float8_e4m3fn' or"),
+    "dtype": (X, {"dtype": "float16"}, ValueError, "dtype is 'float16'; 'float8_e4m3fn', 'float8_e5m2' or"),
     "scales": (X, {"scales": "row"}, ValueError, "scales is 'row'; one of 'tensor', 'head'"),
     "hadamard": (X, {"hadamard": True}, ValueError, "hadamard is set, but input.shape"),
     "rank": (X[0], {}, ValueError, "x has the shape"),

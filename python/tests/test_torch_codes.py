@@ -46,6 +46,25 @@ def test_transposed_values(name):
     assert np.array_equal(tessera.attend(q, k, columns).numpy(), tessera.attend(*arrays))
 
 
+@pytest.mark.parametrize("name", [*FORMATS, "int8"])
+def test_a_cache_beside_a_wider_query(name):
+    q, k, v = reference.random_inputs(3, 2, 4, 2, 7, 90, 64)
+    kind = FORMATS.get(name, np.int8)
+    k8, v8 = ((20 * t).astype(kind) for t in (k, v))
+    tensors = [torch.from_numpy(t.view(np.uint8)).view(getattr(torch, name)) for t in (k8, v8)]
+    half = np.float32([1 / 32])
+    for given in ({}, {"key_scales": half}):
+        want = tessera.attend(q, k8, v8, **given)
+        as_torch = {key: torch.from_numpy(value) for key, value in given.items()}
+        for function in (tessera.attend, tessera.torch.attend):
+            got = function(torch.from_numpy(q), *tensors, **as_torch)
+            assert got.dtype == torch.float32 and np.array_equal(got.numpy(), want)
+    got = tessera.torch.attend(torch.from_numpy(q).bfloat16(), *tensors)
+    assert got.dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="8-bit k is for calls that run at once"):
+        tessera.torch.attend(torch.from_numpy(q).to("meta"), *(t.to("meta") for t in tensors))
+
+
 def test_graphs_and_fake_tensors_refuse_it():
     _, (q, k, v) = pair("float8_e4m3fn")
     with pytest.raises(ValueError, match="8-bit q is for calls that run at once"):

@@ -69,7 +69,6 @@ double visible_pairs(const Problem& p) {
 }
 
 Cost cost(const Problem& p) {
-  const auto size = static_cast<double>(dtype_size(p.dtype));
   const auto batch = static_cast<double>(p.batch);
   const auto dims = static_cast<double>(p.dim + p.value_dim);
   const double rows = static_cast<double>(p.heads) * static_cast<double>(p.all_rows());
@@ -83,16 +82,18 @@ Cost cost(const Problem& p) {
     reachable_keys = std::max(end - begin, 0.0);
   }
   const double mask_bytes = mask_elements(p) * static_cast<double>(dtype_size(p.visibility.mask.dtype));
-  const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * dims * size;
+  const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * dims *
+                          static_cast<double>(dtype_size(p.kv.dtype));
   const double table_bytes =
       p.kv.pages ? batch * reachable_keys / static_cast<double>(p.kv.pages.rows) * 4 : 0;
-  const double query_bytes = rows * static_cast<double>(p.dim) * size;
+  const double query_bytes = rows * static_cast<double>(p.dim * dtype_size(p.dtype));
   const double output_bytes = rows * static_cast<double>(p.value_dim * dtype_size(p.output.dtype));
   const double lse_bytes = p.output.lse != nullptr ? rows * 4 : 0;
   const double prior_bytes = static_cast<double>(p.prior.parts) * rows *
                              static_cast<double>(p.value_dim * dtype_size(p.prior.dtype) + 4);
   // New rows are read; that they are then stored is in what the keys cost.
-  const double new_bytes = p.append.stores ? static_cast<double>(p.kv_heads * p.all_rows()) * dims * size : 0;
+  const double new_bytes =
+      p.append.stores ? static_cast<double>(p.kv_heads * p.all_rows() * dtype_size(p.dtype)) * dims : 0;
   return {2 * batch * static_cast<double>(p.heads) * visible_pairs(p) * dims,
           new_bytes + query_bytes + output_bytes + kv_bytes + table_bytes + lse_bytes + mask_bytes +
               prior_bytes + scale_bytes(p)};

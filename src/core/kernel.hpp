@@ -74,18 +74,20 @@ struct Kernel {
   std::string_view summary;  // one line for people
   // Empty if this device can run the kernel, else why not.
   std::function<std::string(const Device& device)> missing;
-  // OK, or the sentence why this kernel cannot compute a valid problem.
+  // OK, or the sentence why this kernel cannot compute a valid problem. Asked by takes() alone.
   std::function<Status(const Problem& problem)> supports;
   // Of a problem that it supports. Empty: the kernel is taken by name alone.
   std::function<Estimate(const Problem& problem, const Device& device)> estimate;
   std::function<Status(const Problem& problem, const Device& device, std::shared_ptr<const Prepared>* out)>
       prepare;
+  bool mixed = false;      // takes keys and values of another dtype than the query's
   bool invariant = false;  // a row's bits never depend on the rest of the batch
   int rung = 0;            // of the ladder in docs/ladder.md; 0 = not one of its kernels
   // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the
   // bound.
   double tolerance = 0;
-  // Of 8-bit problems. fp8_fast: of a kernel that rounds P to 8 bits where the problem allows it.
+  // Of problems whose query has 8 bits. fp8_fast: of a kernel that rounds P to 8 bits where the problem
+  // allows it.
   Arithmetic arithmetic = Arithmetic::f32;
   // What the bound of this problem is measured with.
   Arithmetic arithmetic_of(const Problem& problem) const {
@@ -98,6 +100,9 @@ struct Kernel {
   std::string_view symbol;     // what its CUDA functions are called: "ladder::scalar<"
   std::string_view only_arch;  // "sm_90a": compiled for that arch alone; empty: for every arch of the build
 };
+
+// OK, or the sentence why the kernel cannot compute a valid problem: its own, and what no row may overlook.
+Status takes(const Kernel& kernel, const Problem& problem);
 
 // All kernels of this build, best first within a device.
 const std::vector<Kernel>& kernels();

@@ -42,7 +42,7 @@ Status usable(const Kernel& kernel, const Problem& problem, const Device& device
   if (device.request.invariant != 0 && !kernel.invariant)
     return unsupported(
         "device.invariant is set, and the bits of this kernel may depend on the rest of the batch");
-  return kernel.supports(problem);
+  return takes(kernel, problem);
 }
 
 // Without a workspace, kernels that bring memory of their own take that.
@@ -130,6 +130,15 @@ std::string all_reasons(const Problem& problem, const Device& device, const Kern
 }
 
 }  // namespace
+
+Status takes(const Kernel& kernel, const Problem& problem) {
+  if (problem.mixed() && !kernel.mixed) {
+    return unsupported(
+        fmt::format("key.dtype is {} and query.dtype is {}; this kernel takes one dtype for both",
+                    dtype_name(problem.kv.dtype), dtype_name(problem.dtype)));
+  }
+  return kernel.supports(problem);
+}
 
 const Backend* backend_of(tessera_device_kind kind) {
   for (const Backend* backend : backends())

@@ -44,8 +44,8 @@ Problem Problem::entry(std::int64_t b) const {
     advance(&e.kv.pages.data, b * kv.pages.batch_stride);
     if (kv.pages.count == 0) e.keys = 0;  // then no row sees a key: validate_contents
   } else {
-    advance(&e.kv.key, dtype, kv.key.offset(b, 0, first_key));
-    advance(&e.kv.value, dtype, kv.value.offset(b, 0, first_key));
+    advance(&e.kv.key, kv.dtype, kv.key.offset(b, 0, first_key));
+    advance(&e.kv.value, kv.dtype, kv.value.offset(b, 0, first_key));
     advance(&e.scales.key, b, first_key);
     advance(&e.scales.value, b, first_key);
   }

@@ -63,6 +63,7 @@ struct PageTable {
 // Keys and values: one dense tensor each, of which a batch entry may use a part; or the keys of all entries
 // one behind the other; or a pool of pages. A batch stride is then 0, or a page's.
 struct KeysValues {
+  tessera_dtype dtype = 0;  // of both: the query's, or of 8 bits beside a query of 16 or 32
   Tensor4 key, value;
   std::int64_t value_column_stride = 1;  // 1 unless value is transposed: then its row stride is 1
   const void* lengths = nullptr;         // keys of each batch entry that exist; null: all of them
@@ -135,7 +136,7 @@ struct TensorScales {
 
 struct Output {
   Tensor4 rows;
-  tessera_dtype dtype = 0;                    // the problem's, or f32; beside 8-bit inputs f16, bf16 or f32
+  tessera_dtype dtype = 0;                    // the query's, or f32; beside an 8-bit query f16, bf16 or f32
   float* lse = nullptr;                       // may be null
   std::array<std::int64_t, 3> lse_strides{};  // batch, head, query
 };
@@ -182,7 +183,7 @@ struct Append {
 // Dense: every entry has `queries` rows and `keys` keys. With query_offsets the rows of all entries lie one
 // behind the other, and the batch strides of query, output, lse and the mask are 0.
 struct Problem : Sizes {
-  tessera_dtype dtype = 0;  // of query, key and value
+  tessera_dtype dtype = 0;  // of the query
   Tensor4 query;
   Offsets query_offsets;
   KeysValues kv;
@@ -191,10 +192,12 @@ struct Problem : Sizes {
   Prior prior;
   Output output;
   TensorScales scales;              // of 8-bit inputs
-  tessera_precision precision = 0;  // likewise
+  tessera_precision precision = 0;  // with an 8-bit query
   Append append;
   PerTensor<std::uint64_t> span_bytes;  // from a tensor's address to behind its last element; 0 if empty
 
+  // Whether keys and values have a dtype of their own.
+  bool mixed() const { return kv.dtype != dtype; }
   // Whether entries may differ in what only memory says: then each is worked out as if it were alone.
   bool by_entry() const { return query_offsets || kv.offsets || kv.pages; }
   // Rows of one head, of all entries together.
@@ -242,7 +245,9 @@ Status check_workspace(const tessera_device& device, const PerTensor<std::uint64
 Status validate_contents(const Problem& problem);
 
 // Whether it has one byte, and query, key and value may have scales.
-inline bool is_8_bit(tessera_dtype dtype) { return dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2; }
+inline bool is_8_bit(tessera_dtype dtype) {
+  return dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2 || dtype == TESSERA_I8;
+}
 const char* dtype_name(tessera_dtype dtype);
 std::int64_t dtype_size(tessera_dtype dtype);  // 0 if unknown
 

@@ -21,16 +21,24 @@ struct Scaled {
   std::string field() const { return fmt::format("{}_scales", name); }
 };
 
+// What is there for codes, beside a query or beside keys that are none.
 Status refuse_beside_wide(const tessera_attention& p) {
   const auto refuse = [&](std::string_view what) {
     return invalid(fmt::format("{}, but query.dtype is {}: f8e4m3 and f8e5m2 are accepted with it", what,
                                dtype_name(p.query.dtype)));
   };
+  const auto refuse_of_keys = [&](std::string_view what) {
+    return invalid(
+        fmt::format("{}, but query.dtype is {} and key.dtype is {}: a key.dtype of f8e4m3, f8e5m2 and i8 is "
+                    "accepted with it",
+                    what, dtype_name(p.query.dtype), dtype_name(p.key.dtype)));
+  };
   if (!is_absent(p.query_scales)) return refuse("query_scales is set");
-  if (!is_absent(p.key_scales)) return refuse("key_scales is set");
-  if (!is_absent(p.value_scales)) return refuse("value_scales is set");
-  if (p.scale_rows != 0) return refuse(fmt::format("scale_rows is {}", p.scale_rows));
   if (p.precision != TESSERA_PRECISION_ACCURATE) return refuse(fmt::format("precision is {}", p.precision));
+  if (is_8_bit(p.key.dtype)) return {};
+  if (!is_absent(p.key_scales)) return refuse_of_keys("key_scales is set");
+  if (!is_absent(p.value_scales)) return refuse_of_keys("value_scales is set");
+  if (p.scale_rows != 0) return refuse_of_keys(fmt::format("scale_rows is {}", p.scale_rows));
   return {};
 }
 
@@ -71,7 +79,9 @@ Status check_one(const Scaled& s, std::int64_t scale_rows) {
 }  // namespace
 
 Status check_scales(const tessera_attention& p, Problem* out) {
-  if (!is_8_bit(p.query.dtype)) return refuse_beside_wide(p);
+  if (!is_8_bit(p.query.dtype))
+    if (Status s = refuse_beside_wide(p); !s.ok()) return s;
+  if (!is_8_bit(p.key.dtype)) return {};
   if (p.scale_rows != 0 && p.scale_rows != 64 && p.scale_rows != 128) {
     return invalid(fmt::format("scale_rows is {}; accepted: 0 (no blocks), 64, 128", p.scale_rows));
   }

@@ -5,7 +5,7 @@
 
 namespace tessera::core {
 
-// Refuses them beside wider inputs. *out knows its dtype and sizes.
+// Refuses them beside wider inputs, those of the query beside a wider query. *out knows its dtype and sizes.
 Status check_scales(const tessera_attention& given, Problem* out);
 
 }  // namespace tessera::core

@@ -22,13 +22,15 @@ struct DtypeTraits {
 };
 // By their numbers in tessera.h.
 constexpr DtypeTraits kDtypes[] = {{nullptr, 0},  {"f32", 4},  {"f16", 2}, {"bf16", 2}, {"f8e4m3", 1},
-                                   {"f8e5m2", 1}, {"bool", 1}, {"i32", 4}, {"i64", 8}};
+                                   {"f8e5m2", 1}, {"bool", 1}, {"i32", 4}, {"i64", 8},  {"i8", 1}};
 
 const DtypeTraits& traits_of(tessera_dtype dtype) {
   return kDtypes[dtype > 0 && dtype < static_cast<tessera_dtype>(std::size(kDtypes)) ? dtype : 0];
 }
 
 constexpr tessera_dtype kInputs[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16, TESSERA_F8E4M3, TESSERA_F8E5M2};
+constexpr tessera_dtype kKeys[] = {TESSERA_F32,    TESSERA_F16,    TESSERA_BF16,
+                                   TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8};
 constexpr tessera_dtype kFloats[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kMasks[] = {TESSERA_BOOL, TESSERA_F32, TESSERA_F16, TESSERA_BF16};
 constexpr tessera_dtype kFloat[] = {TESSERA_F32};
@@ -38,8 +40,8 @@ constexpr tessera_dtype kPages[] = {TESSERA_I32};
 const TensorRule& rule_of(TensorId id) {
   static const PerTensor<TensorRule> rules = {{{
       {"[batch, heads, queries, dim]", 4, 4, kInputs},
-      {"[batch, kv_heads, keys, dim]", 4, 4, kInputs},
-      {"[batch, kv_heads, keys, value_dim]", 4, 4, kInputs, true, true},
+      {"[batch, kv_heads, keys, dim]", 4, 4, kKeys},
+      {"[batch, kv_heads, keys, value_dim]", 4, 4, kKeys, true, true},
       {"[batch, heads, queries, value_dim]", 4, 4, kFloats},
       {"[batch, heads, queries]", 3, 3, kFloat, false},
       {"broadcasting to [batch, heads, queries, keys]", 1, 4, kMasks},
@@ -65,6 +67,18 @@ const TensorRule& rule_of(TensorId id) {
 
 Tensor4 view(const tessera_tensor& t) { return {t.data, t.strides[0], t.strides[1], t.strides[2]}; }
 
+Status check_dtypes(const tessera_attention& p) {
+  if (p.key.dtype != p.query.dtype && (!is_8_bit(p.key.dtype) || is_8_bit(p.query.dtype))) {
+    return invalid(fmt::format(
+        "key.dtype is {}, but query.dtype is {}: query's dtype is accepted, or f8e4m3, f8e5m2 and i8 "
+        "beside a query of f32, f16 or bf16",
+        dtype_name(p.key.dtype), dtype_name(p.query.dtype)));
+  }
+  if (p.value.dtype == p.key.dtype) return {};
+  return invalid(fmt::format("value.dtype is {}, but key.dtype is {}: key and value share one dtype",
+                             dtype_name(p.value.dtype), dtype_name(p.key.dtype)));
+}
+
 // Every tensor for itself; the first four are not optional.
 Status check_tensors(const tessera_attention& p, Problem* out) {
   Status status;
@@ -73,13 +87,7 @@ Status check_tensors(const tessera_attention& p, Problem* out) {
     status = check_tensor(field.name, rule_of(field.id), t, &out->span_bytes[field.id]);
   });
   if (!status.ok()) return status;
-  const auto same_dtype = [&](std::string_view name, const tessera_tensor& t) {
-    if (t.dtype == p.query.dtype) return Status{};
-    return invalid(fmt::format("{}.dtype is {}, but query.dtype is {}: query, key and value share one dtype",
-                               name, dtype_name(t.dtype), dtype_name(p.query.dtype)));
-  };
-  if (Status s = same_dtype("key", p.key); !s.ok()) return s;
-  if (Status s = same_dtype("value", p.value); !s.ok()) return s;
+  if (Status s = check_dtypes(p); !s.ok()) return s;
   if (p.output.dtype == p.query.dtype || p.output.dtype == TESSERA_F32 || is_8_bit(p.query.dtype)) return {};
   return invalid(fmt::format("output.dtype is {}, but query.dtype is {}: query's dtype or f32 is accepted",
                              dtype_name(p.output.dtype), dtype_name(p.query.dtype)));
@@ -235,6 +243,7 @@ Status validate(const tessera_attention& p, Problem* problem) {
   out.kv_heads = p.key.shape[1];
   out.value_dim = p.value.shape[3];
   out.dtype = p.query.dtype;
+  out.kv.dtype = p.key.dtype;
   out.query = view(p.query);
   out.kv.key = view(p.key);
   out.kv.value = view(p.value);

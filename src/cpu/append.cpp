@@ -12,6 +12,7 @@
 #include "cpu/pool.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
+#include "quantise/codes.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -84,6 +85,36 @@ char* element_to(const core::Tensor4& t, tessera_dtype dtype, std::int64_t o, st
   return static_cast<char*>(t.data) + t.offset(o, h, row) * core::dtype_size(dtype);
 }
 
+// A row of f32, f16 or bf16 as floats.
+void read_floats(const void* from, std::int64_t dim, tessera_dtype dtype, float* to) {
+  if (dtype == TESSERA_F32) return copy(from, dim, dtype, to);
+  for (std::int64_t d = 0; d < dim; ++d)
+    to[d] = dtype == TESSERA_F16 ? to_float(static_cast<const F16*>(from)[d])
+                                 : to_float(static_cast<const BF16*>(from)[d]);
+}
+
+std::uint8_t encode(tessera_dtype dtype, float x) {
+  return dtype == TESSERA_F8E4M3   ? codes::encode<codes::E4M3>(x)
+         : dtype == TESSERA_F8E5M2 ? codes::encode<codes::E5M2>(x)
+                                   : codes::encode<codes::I8>(x);
+}
+
+// Where a new row goes: [outer, head, row] of key or value.
+struct Slot {
+  std::int64_t outer, head, row;
+};
+
+// A row of the query's dtype into a cache of 8 bits: divided by the scale that is there.
+void store_codes(const core::Problem& p, const void* from, std::int64_t dim, const Angles& angles,
+                 const core::Scales& scales, const Slot& slot, std::int64_t column_stride, void* to) {
+  float row[TESSERA_MAX_HEAD_DIM] = {};
+  read_floats(from, dim, p.dtype, row);
+  if (angles.cos != nullptr) turn(p.append.rope, angles, row, row);
+  for (std::int64_t d = 0; d < dim; ++d)
+    static_cast<std::uint8_t*>(to)[d * column_stride] =
+        encode(p.kv.dtype, row[d] / scales.at(slot.outer, slot.head, slot.row, d));
+}
+
 // Stores the new row of every K/V head where it stands.
 void store(const core::Problem& p, std::int64_t outer, std::int64_t row, const Place& place,
            const Angles& angles) {
@@ -92,15 +123,24 @@ void store(const core::Problem& p, std::int64_t outer, std::int64_t row, const P
   const std::int64_t where = pages ? pages.page(place.entry, place.key / pages.rows) : place.entry;
   const std::int64_t slot = pages ? place.key % pages.rows : place.key;
   for (std::int64_t h = 0; h < p.kv_heads; ++h) {
-    turned(p, angles, element(p.append.key, p.dtype, outer, h, row),
-           element_to(p.kv.key, p.dtype, where, h, slot));
+    const Slot at{where, h, slot};
+    const void* const key = element(p.append.key, p.dtype, outer, h, row);
+    void* const key_slot = element_to(p.kv.key, p.kv.dtype, where, h, slot);
+    if (p.mixed())
+      store_codes(p, key, p.dim, angles, p.scales.key, at, 1, key_slot);
+    else
+      turned(p, angles, key, key_slot);
     if (!p.append.stores_value) continue;
-    char* const to = element_to(p.kv.value, p.dtype, where, h, slot);
-    const char* const from = element(p.append.value, p.dtype, outer, h, row);
-    if (p.kv.value_column_stride == 1) {
-      copy(from, p.value_dim, p.dtype, to);
-    } else {
-      for (std::int64_t d = 0; d < p.value_dim; ++d) to[d * p.kv.value_column_stride] = from[d];  // 8 bits
+    const void* const value = element(p.append.value, p.dtype, outer, h, row);
+    char* const value_slot = element_to(p.kv.value, p.kv.dtype, where, h, slot);
+    const std::int64_t column = p.kv.value_column_stride;
+    if (p.mixed()) {
+      store_codes(p, value, p.value_dim, {}, p.scales.value, at, column, value_slot);
+    } else if (column == 1) {
+      copy(value, p.value_dim, p.dtype, value_slot);
+    } else {  // of 8 bits
+      for (std::int64_t d = 0; d < p.value_dim; ++d)
+        value_slot[d * column] = static_cast<const char*>(value)[d];
     }
   }
 }

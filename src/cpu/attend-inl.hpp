@@ -257,13 +257,14 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
 }
 
 inline void attend_item(const Call& call, std::int64_t index, std::byte* scratch) {
-  switch (call.problem->dtype) {
+  switch (call.problem->kv.dtype) {
     case TESSERA_F16:
       return attend_typed<F16>(call, index, scratch);
     case TESSERA_BF16:
       return attend_typed<BF16>(call, index, scratch);
     case TESSERA_F8E4M3:
     case TESSERA_F8E5M2:
+    case TESSERA_I8:
       return attend_typed<Code>(call, index, scratch);
     default:
       return attend_typed<float>(call, index, scratch);

@@ -15,66 +15,146 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// Moves the fields of the codes to where a float has them. A normal number then only lacks the difference of
-// the biases; a subnormal one is read as if it had a leading 1, which is taken off again. No step makes a
-// subnormal float, so a thread that flushes those gets the same numbers.
+// A vector of codes as floats. Both formats of 8-bit floats are f16 with fewer bits, e4m3 but for its
+// exponent, which is 8 too small there, and for its NaN. Neither the conversion nor the product makes or
+// reads a subnormal float, so a thread that flushes those gets the same numbers.
+template <class Format>
+struct Decode;
+
+template <>
+struct Decode<E4M3> {
+  static HWY_INLINE Vec of(const Code* from) {
+    const F f32;
+    const hn::Rebind<std::int8_t, F> bytes;
+    const hn::Rebind<std::int16_t, F> i16;
+    const hn::Rebind<hwy::float16_t, F> f16;
+    const auto code = hn::PromoteTo(i16, hn::LoadU(bytes, reinterpret_cast<const std::int8_t*>(&from->bits)));
+    // The sign is in the upper 9 bits now: one of them goes where f16 has it, the next is taken off.
+    const auto fields = hn::And(hn::ShiftLeft<7>(code), hn::Set(i16, static_cast<std::int16_t>(0xbfff)));
+    const auto magnitude = hn::Set(i16, std::int16_t{0x3f80});
+    const auto nan = hn::VecFromMask(i16, hn::Eq(hn::And(fields, magnitude), magnitude));
+    const auto half = hn::BitCast(f16, hn::Or(fields, hn::And(nan, hn::Set(i16, std::int16_t{0x7e00}))));
+    return hn::Mul(hn::PromoteTo(f32, half), hn::Set(f32, 256.0f));
+  }
+};
+
+template <>
+struct Decode<E5M2> {
+  static HWY_INLINE Vec of(const Code* from) {
+    const hn::Rebind<std::uint8_t, F> bytes;
+    const hn::Rebind<std::uint16_t, F> u16;
+    const hn::Rebind<hwy::float16_t, F> f16;
+    const auto code = hn::PromoteTo(u16, hn::LoadU(bytes, &from->bits));
+    return hn::PromoteTo(F(), hn::BitCast(f16, hn::ShiftLeft<8>(code)));
+  }
+};
+
+template <>
+struct Decode<I8> {
+  static HWY_INLINE Vec of(const Code* from) {
+    const F f32;
+    const hn::Rebind<std::int8_t, F> bytes;
+    const hn::RebindToSigned<F> i32;
+    const auto code = hn::LoadU(bytes, reinterpret_cast<const std::int8_t*>(&from->bits));
+    return hn::ConvertTo(f32, hn::PromoteTo(i32, code));
+  }
+};
+
 template <class Format>
 HWY_INLINE Vec decode(const Code* from) {
-  const F f32;
-  const hn::Rebind<std::uint8_t, F> bytes;
-  const hn::RebindToUnsigned<F> u32;
-  const auto code = hn::PromoteTo(u32, hn::LoadU(bytes, &from->bits));
-  const auto magnitude = hn::And(code, hn::Set(u32, 0x7fu));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(u32, 0x80u)));
-  const auto fields = hn::ShiftLeft<Format::kShift>(magnitude);
-  constexpr std::uint32_t kBias = std::uint32_t{Format::kBias} << 23, kOne = 1u << 23;
-  const Vec normal = hn::BitCast(f32, hn::Add(fields, hn::Set(u32, kBias)));
-  const Vec subnormal = hn::Sub(hn::BitCast(f32, hn::Add(fields, hn::Set(u32, kBias + kOne))),
-                                hn::BitCast(f32, hn::Set(u32, kBias + kOne)));
-  const Vec special = hn::BitCast(f32, hn::Or(fields, hn::Set(u32, 0x7f800000u)));
-  const auto is_normal = hn::Ge(hn::BitCast(f32, fields), hn::BitCast(f32, hn::Set(u32, kOne)));
-  const auto is_special =
-      hn::Ge(hn::BitCast(f32, fields), hn::BitCast(f32, hn::Set(u32, Format::kSpecial << Format::kShift)));
-  const Vec number = hn::IfThenElse(is_normal, normal, subnormal);
-  return hn::Or(hn::IfThenElse(is_special, special, number), hn::BitCast(f32, sign));
+  if constexpr (kLanes == 1)
+    return hn::Set(F(), code_values<Format>()[from->bits]);
+  else
+    return Decode<Format>::of(from);
 }
 
+// What a row is multiplied by: one factor, or one for each column.
+struct RowScale {
+  float factor = 1.0f;
+  const float* factors = nullptr;  // null: all the same
+};
+
+// Returns a probe as convert_row does.
 template <class Format>
-HWY_INLINE void decode_row(const Code* HWY_RESTRICT from, std::size_t length, float* HWY_RESTRICT to) {
-  std::size_t d = 0;
-  for (; d + kLanes <= length; d += kLanes) hn::StoreU(decode<Format>(from + d), F(), to + d);
-  for (; d < length; ++d) to[d] = code_values<Format>()[from[d].bits];
-}
-
-inline HWY_NOINLINE void decode_row(tessera_dtype dtype, const Code* from, std::size_t length, float* to) {
-  dtype == TESSERA_F8E4M3 ? decode_row<E4M3>(from, length, to) : decode_row<E5M2>(from, length, to);
-}
-
-// row *= factors, or, where those are null, *= factor. Returns a probe as convert_row does.
-HWY_INLINE Vec scale_row(float* HWY_RESTRICT row, std::size_t length, float factor,
-                         const float* HWY_RESTRICT factors, Vec probe) {
+HWY_INLINE Vec read_row(const Code* HWY_RESTRICT from, std::size_t length, const RowScale& scale,
+                        float* HWY_RESTRICT to, Vec probe) {
   const F f32;
-  const Vec zero = hn::Zero(f32), one_factor = hn::Set(f32, factor);
+  const Vec zero = hn::Zero(f32), factor = hn::Set(f32, scale.factor);
+  std::size_t d = 0;
+  if (scale.factors == nullptr) {
+    for (; d + kLanes <= length; d += kLanes) {
+      const Vec x = hn::Mul(decode<Format>(from + d), factor);
+      probe = hn::MulAdd(x, zero, probe);
+      hn::StoreU(x, f32, to + d);
+    }
+  } else {
+    for (; d + kLanes <= length; d += kLanes) {
+      const Vec x = hn::Mul(decode<Format>(from + d), load(scale.factors + d));
+      probe = hn::MulAdd(x, zero, probe);
+      hn::StoreU(x, f32, to + d);
+    }
+  }
+  for (; d < length; ++d) {
+    to[d] =
+        code_values<Format>()[from[d].bits] * (scale.factors == nullptr ? scale.factor : scale.factors[d]);
+    probe = hn::MulAdd(hn::Set(f32, to[d]), zero, probe);
+  }
+  return probe;
+}
+
+// The same of a row that is there as floats already.
+HWY_INLINE Vec scale_row(float* HWY_RESTRICT row, std::size_t length, const RowScale& scale, Vec probe) {
+  const F f32;
+  const Vec zero = hn::Zero(f32), factor = hn::Set(f32, scale.factor);
   std::size_t d = 0;
   for (; d + kLanes <= length; d += kLanes) {
-    const Vec x = hn::Mul(load(row + d), factors == nullptr ? one_factor : load(factors + d));
+    const Vec x = hn::Mul(load(row + d), scale.factors == nullptr ? factor : load(scale.factors + d));
     probe = hn::MulAdd(x, zero, probe);
     hn::StoreU(x, f32, row + d);
   }
   for (; d < length; ++d) {
-    row[d] *= factors == nullptr ? factor : factors[d];
+    row[d] *= scale.factors == nullptr ? scale.factor : scale.factors[d];
     probe = hn::MulAdd(hn::Set(f32, row[d]), zero, probe);
   }
   return probe;
 }
 
-inline void read_query_codes(const core::Problem& problem, std::int64_t batch, std::int64_t head,
-                             std::int64_t query, float* to) {
-  const std::size_t dim = static_cast<std::size_t>(problem.dim);
-  decode_row(problem.dtype,
-             static_cast<const Code*>(problem.query.data) + problem.query.offset(batch, head, query), dim,
-             to);
-  scale_row(to, dim, problem.scales.query.at(batch, head, query, 0), nullptr, hn::Zero(F()));
+// Calls body with a format's tag.
+template <class Body>
+HWY_INLINE void with_format(tessera_dtype dtype, Body body) {
+  if (dtype == TESSERA_F8E4M3) {
+    body(E4M3{});
+  } else if (dtype == TESSERA_F8E5M2) {
+    body(E5M2{});
+  } else {
+    body(I8{});
+  }
+}
+
+template <class T>
+HWY_INLINE void read_query_as(const core::Problem& problem, std::int64_t at, float* to) {
+  convert_row(static_cast<const T*>(problem.query.data) + at, static_cast<std::size_t>(problem.dim), to,
+              hn::Zero(F()));
+}
+
+// The query of problems whose keys are codes: these too, or wider.
+inline HWY_NOINLINE void read_query(const core::Problem& problem, std::int64_t batch, std::int64_t head,
+                                    std::int64_t query, float* to) {
+  const std::int64_t at = problem.query.offset(batch, head, query);
+  switch (problem.dtype) {
+    case TESSERA_F32:
+      return read_query_as<float>(problem, at, to);
+    case TESSERA_F16:
+      return read_query_as<F16>(problem, at, to);
+    case TESSERA_BF16:
+      return read_query_as<BF16>(problem, at, to);
+    default:
+      with_format(problem.dtype, [&](auto format) HWY_ATTR {
+        read_row<decltype(format)>(static_cast<const Code*>(problem.query.data) + at,
+                                   static_cast<std::size_t>(problem.dim),
+                                   {problem.scales.query.at(batch, head, query, 0)}, to, hn::Zero(F()));
+      });
+  }
 }
 
 // All K or all V rows of a head.
@@ -94,30 +174,22 @@ class CodeRows {
 
   // `count` rows from key number `first` on. Returns what they hold (RowsHold).
   HWY_NOINLINE unsigned read(std::int64_t first, std::size_t count, float* to, std::size_t to_stride) const {
+    Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
+    Factors factors{*this};
     if (column_stride_ == 1) {
-      for (std::size_t j = 0; j < count; ++j) {
-        const char* const row = rows_.row(first + static_cast<std::int64_t>(j));
-        decode_row(dtype_, reinterpret_cast<const Code*>(row), length_, to + j * to_stride);
-      }
+      with_format(dtype_, [&](auto format) HWY_ATTR {
+        for (std::size_t j = 0; j < count; ++j) {
+          const std::int64_t key = first + static_cast<std::int64_t>(j);
+          probe = read_row<decltype(format)>(reinterpret_cast<const Code*>(rows_.row(key)), length_,
+                                             factors.of(stored(key)), to + j * to_stride, probe);
+        }
+      });
     } else {
       read_transposed(first, count, to, to_stride);
-    }
-    Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
-    float factors[TESSERA_MAX_HEAD_DIM];
-    std::int64_t outer_of_factors = -1;
-    for (std::size_t j = 0; j < count; ++j) {
-      const Stored at = stored(first + static_cast<std::int64_t>(j));
-      float* const row = to + j * to_stride;
-      if (scales_.channel_stride == 0) {
-        probe = scale_row(row, length_, scales_.at(at.outer, kv_head_, at.row, 0), nullptr, probe);
-        continue;
+      for (std::size_t j = 0; j < count; ++j) {
+        const std::int64_t key = first + static_cast<std::int64_t>(j);
+        probe = scale_row(to + j * to_stride, length_, factors.of(stored(key)), probe);
       }
-      if (at.outer != outer_of_factors) {
-        for (std::size_t d = 0; d < length_; ++d)
-          factors[d] = scales_.at(at.outer, kv_head_, at.row, static_cast<std::int64_t>(d));
-        outer_of_factors = at.outer;
-      }
-      probe = scale_row(row, length_, 1.0f, factors, probe);
     }
     return all_finite(probe) ? kNothingSpecial : kNotFinite;
   }
@@ -128,7 +200,7 @@ class CodeRows {
       : rows_(problem.kv, tensor, item, sizeof(Code)),
         pages_(problem.kv.pages),
         scales_(scales),
-        dtype_(problem.dtype),
+        dtype_(problem.kv.dtype),
         batch_(item.batch),
         kv_head_(item.kv_head),
         column_stride_(column_stride),
@@ -144,10 +216,31 @@ class CodeRows {
     return {pages_.has(page) ? page : 0, key % pages_.rows};
   }
 
+  // The scales of rows, one after the other.
+  struct Factors {
+    const CodeRows& rows;
+    std::int64_t outer = -1;  // of the channels' scales that are in `copied`
+    float copied[TESSERA_MAX_HEAD_DIM];
+
+    explicit Factors(const CodeRows& of) : rows(of) {}
+    HWY_INLINE RowScale of(Stored at) {
+      const core::Scales& scales = rows.scales_;
+      if (scales.channel_stride == 0) return {scales.at(at.outer, rows.kv_head_, at.row, 0)};
+      if (scales.channel_stride == 1)
+        return {1.0f, scales.data + at.outer * scales.outer_stride + rows.kv_head_ * scales.head_stride};
+      if (at.outer != outer) {
+        outer = at.outer;
+        for (std::size_t d = 0; d < rows.length_; ++d)
+          copied[d] = scales.at(outer, rows.kv_head_, at.row, static_cast<std::int64_t>(d));
+      }
+      return {1.0f, copied};
+    }
+  };
+
   // Column by column: so the keys that share a line are read from it together.
   void read_transposed(std::int64_t first, std::size_t count, float* to, std::size_t to_stride) const {
-    const std::array<float, 256>& values =
-        dtype_ == TESSERA_F8E4M3 ? code_values<E4M3>() : code_values<E5M2>();
+    const float* values = nullptr;
+    with_format(dtype_, [&](auto format) { values = code_values<decltype(format)>().data(); });
     const Code* from[kMaxKeyTile];
     for (std::size_t done = 0; done < count;) {
       const std::size_t some = std::min<std::size_t>(count - done, kMaxKeyTile);

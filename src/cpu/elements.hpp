@@ -15,7 +15,7 @@ struct F16 {
 struct BF16 {
   std::uint16_t bits;
 };
-// An 8-bit float of either format; which one, the problem says.
+// An element of 8 bits; of which format, the problem says.
 struct Code {
   std::uint8_t bits;
 };
@@ -45,6 +45,9 @@ struct E5M2 {
   static constexpr std::uint32_t kSpecial = 0x7c;  // infinity, and NaN above it
 };
 
+// No float but a whole number.
+struct I8 {};
+
 template <class Format>
 constexpr float code_value(std::uint32_t code) {
   const std::uint32_t sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
@@ -55,6 +58,11 @@ constexpr float code_value(std::uint32_t code) {
   const float least = std::bit_cast<float>(kBias + kOne);
   const float subnormal = std::bit_cast<float>(fields + kBias + kOne) - least;
   return sign != 0 ? -subnormal : subnormal;
+}
+
+template <>
+constexpr float code_value<I8>(std::uint32_t code) {
+  return static_cast<float>(static_cast<std::int8_t>(code));
 }
 
 // What every code stands for.

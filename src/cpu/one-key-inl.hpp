@@ -62,7 +62,7 @@ HWY_INLINE void attend_one_key(const core::Problem& problem, const Scoring& scor
     float score = -kInf;
     if (const auto [begin, end] = visible_keys(problem, item, keys, query); begin < end) {
       if constexpr (std::is_same_v<T, Code>) {
-        read_query_codes(problem, item.batch, head, query, work.rows_in_transit);
+        read_query(problem, item.batch, head, query, work.rows_in_transit);
         score = dot(work.rows_in_transit, work.key, dim);
       } else {
         const T* const from =

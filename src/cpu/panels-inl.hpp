@@ -37,7 +37,8 @@ struct Workspace {
     // Panels are padded to their width; only the last few of an item can be.
     const std::int64_t width = rows + static_cast<std::int64_t>(kMaxWidth) * 2;
     // Codes become floats for every kernel: for those of few rows too, which read others where they are.
-    const std::int64_t converted = core::is_8_bit(problem.dtype) ? std::max(tile, kStreams * kFewKeys) : tile;
+    const std::int64_t converted =
+        core::is_8_bit(problem.kv.dtype) ? std::max(tile, kStreams * kFewKeys) : tile;
     key = carver.take<float>(converted * padded(problem.dim));
     value = carver.take<float>(converted * padded(problem.value_dim));
     queries = carver.take<float>(width * padded(problem.dim));
@@ -161,7 +162,7 @@ inline void load_queries(const core::Problem& problem, const Item& item, bool fl
     const auto [head, query] = item.place(row);
     float* const to = work.rows_in_transit + r * stride;
     if constexpr (std::is_same_v<T, Code>) {
-      read_query_codes(problem, item.batch, head, query, to);
+      read_query(problem, item.batch, head, query, to);
     } else {
       const T* const from =
           static_cast<const T*>(problem.query.data) + problem.query.offset(item.batch, head, query);

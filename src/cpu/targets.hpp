@@ -43,7 +43,7 @@ bool has_avx2();
 // An output in f32 would show it.
 inline bool takes_pairs(const core::Problem& problem) {
   constexpr std::int64_t kFewRows = 16, kFewDims = 16;
-  return problem.dtype == TESSERA_BF16 && problem.output.dtype == TESSERA_BF16 &&
+  return problem.kv.dtype == TESSERA_BF16 && problem.output.dtype == TESSERA_BF16 &&
          problem.group() * problem.queries > kFewRows && problem.value_dim >= kFewDims;
 }
 

@@ -1,5 +1,6 @@
 // Floating dtypes as the judges read and write them: from the definitions of the formats, one rounding (to
 // nearest, ties to even) straight from float64, subnormals, infinities and NaN included.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -109,6 +110,16 @@ double decode8(std::uint8_t code, const Format& format) {
          std::ldexp(significand, format.min_exponent + (field == 0 ? 0 : field - 1) - format.fraction_bits);
 }
 
+// To the nearest of -128 ... 127, ties to even. In place of NaN, of which there is none, stands -128: no
+// quantiser writes it, and where a judge has put NaN into what must not be read it still shows.
+double whole_number(double value) {
+  if (std::isnan(value)) return -128;
+  const double clamped = std::clamp(value, -128.0, 127.0), below = std::floor(clamped),
+               rest = clamped - below;
+  const bool up = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2.0) != 0);
+  return up ? below + 1 : below;
+}
+
 }  // namespace
 
 double load(const void* data, tessera_dtype dtype, std::int64_t index) {
@@ -122,6 +133,8 @@ double load(const void* data, tessera_dtype dtype, std::int64_t index) {
     case TESSERA_F8E4M3:
     case TESSERA_F8E5M2:
       return decode8(static_cast<const std::uint8_t*>(data)[index], format_of(dtype));
+    case TESSERA_I8:
+      return static_cast<double>(static_cast<const std::int8_t*>(data)[index]);
     default:
       std::abort();
   }
@@ -130,6 +143,8 @@ double load(const void* data, tessera_dtype dtype, std::int64_t index) {
 void store(void* data, tessera_dtype dtype, std::int64_t index, double value) {
   if (dtype == TESSERA_F32) {
     static_cast<float*>(data)[index] = static_cast<float>(value);
+  } else if (dtype == TESSERA_I8) {
+    static_cast<std::int8_t*>(data)[index] = static_cast<std::int8_t>(whole_number(value));
   } else if (dtype == TESSERA_F8E4M3 || dtype == TESSERA_F8E5M2) {
     static_cast<std::uint8_t*>(data)[index] = static_cast<std::uint8_t>(encode(value, format_of(dtype)));
   } else {
@@ -139,6 +154,7 @@ void store(void* data, tessera_dtype dtype, std::int64_t index, double value) {
 
 double round_to(tessera_dtype dtype, double value) {
   if (dtype == TESSERA_F32) return static_cast<double>(static_cast<float>(value));
+  if (dtype == TESSERA_I8) return whole_number(value);
   const std::uint16_t bits = encode(value, format_of(dtype));
   if (dtype == TESSERA_F16) return decode_f16(bits);
   if (dtype == TESSERA_BF16) return decode_bf16(bits);

@@ -51,11 +51,11 @@ std::vector<Row> every_row(const tessera_attention& problem);  // in the order o
 // Where a row begins in a tensor laid out as the problem's query is, output and lse among them.
 std::int64_t row_offset(const tessera_attention& problem, const tessera_tensor& t, const Row& row);
 
-// One element of a floating tensor as float64; the rounding of a float64 to a dtype and back.
+// One element of a floating tensor, or of i8, as float64; the rounding of a float64 to a dtype and back.
 double load(const void* data, tessera_dtype dtype, std::int64_t index);
 void store(void* data, tessera_dtype dtype, std::int64_t index, double value);
 double round_to(tessera_dtype dtype, double value);
-// The gap between value rounded to dtype and its neighbour away from zero.
+// The gap between value rounded to a floating dtype and its neighbour away from zero.
 double rounding_step(tessera_dtype dtype, double value);
 
 }  // namespace tessera::oracle

@@ -4,7 +4,9 @@
 // inputs of 16 bits, P V is of weights rounded to these: so tensor cores take them, and the output's own
 // rounding no longer hides it.
 //
-// Of 8-bit inputs the products may instead be summed as 8-bit tensor cores do (plain_fp8.hpp).
+// Of keys and values of 8 bits beside a wider query all this is so, too: they are codes times scale,
+// converted exactly. Of a query of 8 bits the products may instead be summed as 8-bit tensor cores do
+// (plain_fp8.hpp).
 #include <algorithm>
 #include <limits>
 

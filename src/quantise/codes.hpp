@@ -1,5 +1,5 @@
 // Floats as 8-bit codes: to the nearest, ties to even; what lies beyond the largest number, infinity too,
-// becomes that number.
+// becomes that number. NaN stays NaN, and becomes 0 where there is none.
 #pragma once
 
 #include <bit>
@@ -17,6 +17,11 @@ struct E5M2 {
   static constexpr int kFraction = 2, kBias = 15;
   static constexpr float kLargest = 57344;
   static constexpr std::uint32_t kLargestCode = 0x7b;
+};
+
+// Whole numbers; -128 is left out, so that the range is the same on both sides.
+struct I8 {
+  static constexpr float kLargest = 127;
 };
 
 inline constexpr std::uint32_t kNanCode = 0x7f;  // of both formats
@@ -43,6 +48,15 @@ std::uint8_t encode(float x) {
     code = (magnitude - kRebias + half) >> kDropped;
   }
   return static_cast<std::uint8_t>(sign | code);
+}
+
+template <>
+inline std::uint8_t encode<I8>(float x) {
+  // A float whose last place is worth 1, above as many as there are whole numbers below 0.
+  constexpr float kUnits = 0x1.8p23f;
+  if (x != x) return 0;
+  const float clamped = x > I8::kLargest ? I8::kLargest : x < -I8::kLargest ? -I8::kLargest : x;
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(clamped + kUnits));
 }
 
 }  // namespace tessera::codes

@@ -220,6 +220,8 @@ void quantise_as(const Problem& p, const tessera_device& device) {
 core::Status quantise_on_cpu(const Problem& problem, const tessera_device& device) {
   if (problem.output.dtype == TESSERA_F8E4M3)
     quantise_as<E4M3>(problem, device);
+  else if (problem.output.dtype == TESSERA_I8)
+    quantise_as<I8>(problem, device);
   else
     quantise_as<E5M2>(problem, device);
   return {};

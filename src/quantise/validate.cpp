@@ -18,7 +18,7 @@ using core::Status;
 using core::TensorRule;
 
 constexpr tessera_dtype kWide[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
-constexpr tessera_dtype kCodes[] = {TESSERA_F8E4M3, TESSERA_F8E5M2};
+constexpr tessera_dtype kCodes[] = {TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8};
 constexpr tessera_dtype kScales[] = {TESSERA_F32};
 
 // A tensor of the call, where it lies and how far it reaches.

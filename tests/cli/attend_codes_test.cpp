@@ -44,6 +44,27 @@ TEST_F(AttendCodes, FromBytesWithScales) {
   expect_near(load("o.npy"), {4, 8});
 }
 
+// Keys and values of 8 bits beside a query of floats: int8 as it is, bytes by --dtype.
+TEST_F(AttendCodes, ACacheBesideAWideQuery) {
+  put("q.npy", content(Element::f32, {1, 1, 2, 1}, std::vector<float>{0.5f, 0.5f}));
+  put("k.npy", content(Element::i8, {1, 1, 2, 1}, std::vector<std::int8_t>{2, -4}));
+  put("v.npy", content(Element::i8, {1, 1, 2, 1}, std::vector<std::int8_t>{127, -128}));
+  put("three.npy", content(Element::f32, {}, std::vector<float>{3}));
+  const std::string common = "--scale 1 --window 0,0 --align top-left --lse lse.npy --check ";
+  Ran ran = run_qkv(common + "--key-scales three.npy --json");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(nlohmann::json::parse(ran.text)["key"]["dtype"], "int8");
+  EXPECT_EQ(load("o.npy").element, Element::f32);
+  expect_near(load("o.npy"), {127, -128});
+  expect_near(load("lse.npy"), {3, -6});
+  ran = run_qkv(common + "--dtype f8e4m3");  // their bits: 2^-8 and -384
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  expect_near(load("lse.npy"), {0.5 * 0x1p-8, -0.5 * 384});
+  ran = run("--query k.npy --key k.npy --value v.npy --output o.npy");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.text.find("query.dtype is i8"), std::string::npos) << ran.text;
+}
+
 TEST_F(AttendCodes, RefusalsSayWhy) {
   put_codes();
   Ran ran = run_qkv("");

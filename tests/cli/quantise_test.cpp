@@ -62,6 +62,25 @@ TEST_F(Quantise, AttendTakesWhatItWrites) {
   expect_near(load("o.npy"), oracle::attend(problem_).output, 0.2);  // of numbers up to 2, with 4 bits each
 }
 
+TEST_F(Quantise, WholeNumbersOfACache) {
+  for (const std::string name : {"key", "value"}) {
+    for (const std::string end :
+         {".safetensors:" + name, std::string(".npy --scales-output ") + name[0] + "s.npy"}) {
+      const Ran ran = quantise("--input " + name.substr(0, 1) + ".npy --scales head --dtype i8 --output " +
+                               name.substr(0, 1) + "8" + end);
+      ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    }
+  }
+  EXPECT_EQ(load("k8.npy").element, Element::i8);
+  for (const std::string end : {".safetensors", ".npy"}) {
+    const std::string scales = end == ".npy" ? "s.npy " : "8.safetensors ";
+    const Ran ran = run("--query q.npy --key k8" + end + " --value v8" + end +
+                        " --output o.npy --key-scales k" + scales + "--value-scales v" + scales + "--check");
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    expect_near(load("o.npy"), oracle::attend(problem_).output, 0.05);  // of numbers up to 2, with 7 bits
+  }
+}
+
 TEST_F(Quantise, RefusalsSayWhy) {
   const struct {
     const char* arguments;

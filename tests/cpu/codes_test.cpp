@@ -1,75 +1,49 @@
-// 8-bit inputs on every CPU kernel that runs here: all codes of both formats, and where scales are looked up,
-// with numbers that can be worked out by hand.
+// 8-bit inputs and caches on every CPU kernel that runs here: all codes of every dtype, and where scales are
+// looked up, with numbers that can be worked out by hand.
 #include <cmath>
 #include <cstdint>
 
 #include "support.hpp"
 #include "tessera/tessera.hpp"
+#include "tests/support/every_code.hpp"
 
 namespace {
 
 using namespace tessera::testing_cpu;
+using namespace tessera::testing_codes;
 
 constexpr std::uint8_t kOne = 0x38, kTwo = 0x40;  // e4m3
 
-// Every row sees key i alone, so that the output is the value row as it was read, whatever the kernel: few
-// rows, panels of rows, one key.
-void expect_every_code(tessera_dtype dtype, std::int64_t rows, bool transposed,
-                       const tessera_device& device) {
-  constexpr std::int64_t kDim = 256;
-  std::vector<std::uint8_t> q(static_cast<std::size_t>(rows) * 16, 0), k(q), v;
-  for (std::int64_t n = 0; n < rows * kDim; ++n)
-    v.push_back(static_cast<std::uint8_t>(transposed ? n / rows : n % kDim));
-  std::vector<float> o(static_cast<std::size_t>(rows * kDim));
-  tessera_attention p = TESSERA_ATTENTION_INIT;
-  p.query = tessera_tensor_4d(q.data(), dtype, 1, 1, rows, 16);
-  p.key = tessera_tensor_4d(k.data(), dtype, 1, 1, rows, 16);
-  p.value = tessera_tensor_4d(v.data(), dtype, 1, 1, rows, kDim);
-  if (transposed) p.value.strides[2] = 1, p.value.strides[3] = rows;
-  p.output = tessera_tensor_4d(o.data(), TESSERA_F32, 1, 1, rows, kDim);
-  p.mask.align = TESSERA_ALIGN_TOP_LEFT;
-  p.mask.left = p.mask.right = 0;
-  ASSERT_EQ(tessera_attend(&p, &device), TESSERA_OK) << tessera_last_error();
-  for (std::size_t n = 0; n < o.size(); ++n) {
-    const auto code = static_cast<std::uint8_t>(n % kDim);
-    const double want = tessera::oracle::load(&code, dtype, 0);
-    const bool same = std::isnan(want) ? std::isnan(o[n]) : static_cast<double>(o[n]) == want;
-    ASSERT_TRUE(same) << int{code} << " gives " << o[n] << " on " << device.kernel;
-  }
-}
-
+// Whatever the kernel: few rows, panels of rows, one key.
 TEST(Codes, EachStandsForItsNumber) {
   for (const tessera_device& device : kernels_here())
-    for (const tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2})
+    for (const Kind& kind : all_kinds())
       for (const std::int64_t rows : {1, 3, 40})
-        for (const bool transposed : {false, true}) expect_every_code(dtype, rows, transposed, device);
+        for (const bool transposed : {false, true}) expect_every_value(kind, rows, transposed, device);
 }
 
-// As query and key: the score, and so the lse, is the product with 1.
 TEST(Codes, EachStandsForItsNumberInAScore) {
+  for (const tessera_device& device : kernels_here())
+    for (const Kind& kind : all_kinds()) expect_every_key(kind, 0, device);
+}
+
+// As query.
+TEST(Codes, EachStandsForItsNumberInAQuery) {
   for (const tessera_device& device : kernels_here()) {
     for (const tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2}) {
       const std::uint8_t one = dtype == TESSERA_F8E4M3 ? 0x38 : 0x3c;
       std::vector<std::uint8_t> codes(256), ones(256, one);
       for (std::size_t n = 0; n < 256; ++n) codes[n] = static_cast<std::uint8_t>(n);
       std::vector<float> o(256), lse(256);
-      for (const bool as_query : {false, true}) {
-        tessera_attention p = TESSERA_ATTENTION_INIT;
-        p.scale = 1;
-        p.query = tessera_tensor_4d(as_query ? codes.data() : ones.data(), dtype, 1, 1, 256, 1);
-        p.key = tessera_tensor_4d(as_query ? ones.data() : codes.data(), dtype, 1, 1, 256, 1);
-        p.value = tessera_tensor_4d(ones.data(), dtype, 1, 1, 256, 1);
-        p.output = tessera_tensor_4d(o.data(), TESSERA_F32, 1, 1, 256, 1);
-        p.lse = {lse.data(), TESSERA_F32, 3, {1, 1, 256, 0}, {256, 256, 1, 0}};
-        p.mask.align = TESSERA_ALIGN_TOP_LEFT;
-        p.mask.left = p.mask.right = 0;
-        ASSERT_EQ(tessera_attend(&p, &device), TESSERA_OK) << tessera_last_error();
-        for (std::size_t n = 0; n < 256; ++n) {
-          const double want = tessera::oracle::load(codes.data(), dtype, static_cast<std::int64_t>(n));
-          const bool none = std::isnan(want) || want == INFINITY;
-          const bool same = none ? std::isnan(lse[n]) : static_cast<double>(lse[n]) == want;
-          ASSERT_TRUE(same) << n << " gives " << lse[n] << " on " << device.kernel;
-        }
+      tessera_attention p = one_key_each({dtype, dtype}, 256, 1, 1);
+      p.query.data = codes.data(), p.key.data = p.value.data = ones.data(), p.output.data = o.data();
+      p.lse = {lse.data(), TESSERA_F32, 3, {1, 1, 256, 0}, {256, 256, 1, 0}};
+      ASSERT_EQ(tessera_attend(&p, &device), TESSERA_OK) << tessera_last_error();
+      for (std::size_t n = 0; n < 256; ++n) {
+        const double want = tessera::oracle::load(codes.data(), dtype, static_cast<std::int64_t>(n));
+        const bool none = std::isnan(want) || want == INFINITY;
+        const bool same = none ? std::isnan(lse[n]) : static_cast<double>(lse[n]) == want;
+        ASSERT_TRUE(same) << n << " gives " << lse[n] << " on " << device.kernel;
       }
     }
   }

@@ -112,6 +112,13 @@ void pick_codes(Picker& pick, Case* c) {
   if (pick.one_in(3)) c->output_dtype = TESSERA_BF16;
 }
 
+void pick_cache(Picker& pick, Case* c) {
+  constexpr tessera_dtype kCaches[] = {TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8};
+  c->cache = kCaches[pick.below(3)];
+  c->scales = static_cast<ScaleKind>(pick.below(6));
+  c->transposed = pick.one_in(3);
+}
+
 }  // namespace
 
 Case random_case(const Random& random, std::uint64_t number) {
@@ -142,6 +149,7 @@ Case random_case(const Random& random, std::uint64_t number) {
   pick_sequences(pick, &c);
   pick_options(pick, &c);
   if (of_codes(c)) pick_codes(pick, &c);
+  if (!of_codes(c) && pick.one_in(4)) pick_cache(pick, &c);
   return c;
 }
 
@@ -164,6 +172,7 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.ragged = false; },
       [](Case& x) { x.output_dtype = 0; },
       [](Case& x) { x.scales = ScaleKind::none; },
+      [](Case& x) { x.cache = 0, x.scales = ScaleKind::none, x.transposed = false; },
       [](Case& x) { x.transposed = false; },
       [](Case& x) { x.fast = false; },
       [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },

@@ -54,7 +54,7 @@ TEST(RandomCases, CoverEveryOption) {
   const Random random(test_seed(), 1);
   int band = 0, window = 0, boolean = 0, additive = 0, lengths = 0, alibi = 0, sinks = 0, softcap = 0,
       scale = 0, grouped = 0, padded = 0, tall = 0, decode = 0, no_keys = 0, ragged = 0, packed = 0,
-      pages = 0, priors = 0, wide = 0, last = 0, codes = 0, scales = 0, transposed = 0;
+      pages = 0, priors = 0, wide = 0, last = 0, codes = 0, caches = 0, scales = 0, transposed = 0;
   for (std::uint64_t n = 0; n < 1000; ++n) {
     const Case c = random_case(random, n);
     std::string error;
@@ -80,11 +80,12 @@ TEST(RandomCases, CoverEveryOption) {
     wide += c.output_dtype == TESSERA_F32;
     last += c.mask_last > 0;
     codes += c.dtype == TESSERA_F8E4M3;
+    caches += c.cache == TESSERA_I8;
     scales += c.scales != ScaleKind::none;
     transposed += c.transposed;
   }
   for (int seen : {band, window, boolean, additive, lengths, alibi, sinks, softcap, scale, grouped, padded,
-                   tall, decode, ragged, pages, codes, scales, transposed}) {
+                   tall, decode, ragged, pages, codes, caches, scales, transposed}) {
     EXPECT_GT(seen, 50);
   }
   for (int seen : {packed, priors, wide, last}) EXPECT_GT(seen, 20);

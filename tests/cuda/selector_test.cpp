@@ -101,7 +101,7 @@ TEST_P(Selector, Every8BitCaseGetsAKernel) {
     if (c.name == "fp8_head" || c.name == "fp8_block64_e5m2" || c.name == "fp8_gemma_like") {
       EXPECT_TRUE(by_tiles) << c.name << " got " << name;
     }
-    if (c.name == "fp8_d3" || c.name == "fp8_pages_16") {
+    if (c.name == "fp8_d3" || c.name == "fp8_pages_16" || c.cache != 0) {
       EXPECT_EQ(name, "fp8_rows") << c.name;
     }
   }

@@ -52,7 +52,7 @@ inline bool supports(const tessera_device& device, const tessera_attention& atte
   core::Problem problem;
   if (!core::validate(attention, &problem).ok()) return false;
   for (const core::Kernel& kernel : core::kernels())
-    if (kernel.name == device.kernel) return kernel.supports(problem).ok();
+    if (kernel.name == device.kernel) return core::takes(kernel, problem).ok();
   return false;
 }
 

@@ -26,7 +26,9 @@ Case any_case(FuzzedDataProvider& fuzz) {
   c.dim = size(1, 40);
   c.value_dim = size(1, 40);
   c.dtype = static_cast<tessera_dtype>(size(TESSERA_F32, TESSERA_F8E5M2));
-  if (c.dtype >= TESSERA_F8E4M3) {
+  if (c.dtype < TESSERA_F8E4M3 && fuzz.ConsumeBool())
+    c.cache = fuzz.PickValueInArray({TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8});
+  if (c.dtype >= TESSERA_F8E4M3 || c.cache != 0) {
     c.scales = static_cast<cases::ScaleKind>(size(0, 5));
     c.transposed = fuzz.ConsumeBool();
   }

@@ -110,8 +110,8 @@ void make_sequences(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_a
   const bool paged = fuzz.ConsumeBool();
   if (!paged && fuzz.ConsumeBool()) return;
   const std::int64_t pieces = paged ? fuzz.ConsumeIntegralInRange<std::int64_t>(1, 4) : 1;
-  p->key = sound_tensor(address, dtype, {pieces, kv_heads, keys, dim});
-  p->value = sound_tensor(address, dtype, {pieces, kv_heads, keys, value_dim});
+  p->key = sound_tensor(address, p->key.dtype, {pieces, kv_heads, keys, dim});
+  p->value = sound_tensor(address, p->value.dtype, {pieces, kv_heads, keys, value_dim});
   p->mask.tensor = TESSERA_TENSOR_NONE;
   p->key_lengths = TESSERA_TENSOR_NONE;
   if (paged) p->key_lengths = sound_tensor(address, whole, {batch});
@@ -120,14 +120,15 @@ void make_sequences(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_a
 }
 
 void add_scales(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_attention* p) {
-  p->precision = fuzz.ConsumeIntegralInRange<tessera_precision>(0, 1);
+  const bool of_query = is_8_bit(p->query.dtype);
+  if (of_query) p->precision = fuzz.ConsumeIntegralInRange<tessera_precision>(0, 1);
   p->scale_rows = fuzz.PickValueInArray({0, 64, 128});
   const struct {
     const tessera_tensor& of;
     tessera_tensor* scales;
   } all[] = {{p->query, &p->query_scales}, {p->key, &p->key_scales}, {p->value, &p->value_scales}};
   for (const auto& each : all) {
-    if (!fuzz.ConsumeBool()) continue;
+    if (!fuzz.ConsumeBool() || (each.scales == &p->query_scales && !of_query)) continue;
     const std::int64_t outer = fuzz.ConsumeBool() ? 1 : each.of.shape[0];
     const std::int64_t heads = fuzz.ConsumeBool() ? 1 : each.of.shape[1];
     const bool channels = each.scales == &p->value_scales && fuzz.ConsumeBool();
@@ -141,12 +142,15 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   const std::int64_t queries = size(5), keys = fuzz.ConsumeBool() ? queries : size(5), dim = size(9),
                      value_dim = size(9);
   const tessera_dtype dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(TESSERA_F32, TESSERA_F8E5M2);
+  const tessera_dtype cache = is_8_bit(dtype) || fuzz.ConsumeBool()
+                                  ? dtype
+                                  : fuzz.PickValueInArray({TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8});
   const tessera_dtype wide = is_8_bit(dtype) ? TESSERA_F16 : dtype;
   std::uintptr_t address = 0x100000;
   tessera_attention p = TESSERA_ATTENTION_INIT;
   p.query = sound_tensor(&address, dtype, {batch, heads, queries, dim});
-  p.key = sound_tensor(&address, dtype, {batch, kv_heads, keys, dim});
-  p.value = sound_tensor(&address, dtype, {batch, kv_heads, keys, value_dim});
+  p.key = sound_tensor(&address, cache, {batch, kv_heads, keys, dim});
+  p.value = sound_tensor(&address, cache, {batch, kv_heads, keys, value_dim});
   p.output = sound_tensor(&address, wide, {batch, heads, queries, value_dim});
   if (fuzz.ConsumeBool()) p.lse = sound_tensor(&address, TESSERA_F32, {batch, heads, queries});
   if (fuzz.ConsumeBool()) {
@@ -157,7 +161,7 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   if (fuzz.ConsumeBool()) p.key_lengths = sound_tensor(&address, TESSERA_I32, {batch});
   if (fuzz.ConsumeBool()) p.sinks = sound_tensor(&address, TESSERA_F32, {heads});
   if (fuzz.ConsumeBool()) make_sequences(fuzz, &address, &p);
-  if (is_8_bit(dtype)) add_scales(fuzz, &address, &p);
+  if (is_8_bit(cache)) add_scales(fuzz, &address, &p);
   p.mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(0, 2);
   if (p.mask.align != TESSERA_ALIGN_NONE) p.mask.right = fuzz.ConsumeIntegralInRange<std::int64_t>(-1, 4);
   if (p.mask.align != TESSERA_ALIGN_NONE && fuzz.ConsumeBool()) {
@@ -186,7 +190,7 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
                                         fuzz.ConsumeIntegralInRange<std::uintptr_t>(0, 64));
       break;
     case 3:
-      t->dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(-1, 9);
+      t->dtype = fuzz.ConsumeIntegralInRange<tessera_dtype>(-1, 10);
       break;
     case 4:
       t->rank = fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 6);
@@ -301,8 +305,10 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(p.output.dtype >= TESSERA_F32 && p.output.dtype <= TESSERA_BF16);
   require(p.prior.parts == 0 || given.prior_lse.shape[0] == p.prior.parts);
   require(p.dtype >= TESSERA_F32 && p.dtype <= TESSERA_F8E5M2);
-  require(is_8_bit(p.dtype) || (!p.scales.query && !p.scales.key && !p.scales.value && p.precision == 0 &&
-                                p.kv.value_column_stride == 1));
+  require(given.key.dtype == p.kv.dtype && given.value.dtype == p.kv.dtype && given.query.dtype == p.dtype);
+  require(p.kv.dtype == p.dtype || (is_8_bit(p.kv.dtype) && !is_8_bit(p.dtype)));
+  require(is_8_bit(p.dtype) || (!p.scales.query && p.precision == 0));
+  require(is_8_bit(p.kv.dtype) || (!p.scales.key && !p.scales.value && p.kv.value_column_stride == 1));
   require(std::isfinite(p.scoring.scale) && std::isfinite(p.scoring.softcap) && p.scoring.softcap >= 0);
   const Visibility& v = p.visibility;
   require(v.left >= 0 && v.left <= kUnboundedReach && v.right >= 0 && v.right <= kUnboundedReach);
@@ -320,7 +326,7 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require_distinct_elements(given.lse);
   for (const tessera_tensor* rows : {&given.query, &given.key, &given.value, &given.output}) {
     const bool transposed =
-        rows == &given.value && is_8_bit(p.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
+        rows == &given.value && is_8_bit(p.kv.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
     require(rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);
   }
   require_scales_within(given.query, given.query_scales, p.scales.query);

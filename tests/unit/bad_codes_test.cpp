@@ -12,6 +12,11 @@ void make_codes(Fixture& f, tessera_dtype dtype = TESSERA_F8E4M3) {
   f.problem.query.dtype = f.problem.key.dtype = f.problem.value.dtype = dtype;
 }
 
+// Keys and values alone.
+void make_cache(Fixture& f, tessera_dtype dtype = TESSERA_I8) {
+  f.problem.key.dtype = f.problem.value.dtype = dtype;
+}
+
 tessera_tensor scales(Fixture& f, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
   return tessera_tensor_4d(f.prior.data(), TESSERA_F32, a, b, c, d);
 }
@@ -24,7 +29,7 @@ const BadInput kBesideWide[] = {
     {"key_scales_beside_f32",
      [](Fixture& f) { f.problem.key_scales = scales(f, 1, 1, 1, 1); },
      kInvalid,
-     {"key_scales is set", "query.dtype is f32"}},
+     {"key_scales is set", "query.dtype is f32", "key.dtype is f32", "f8e4m3, f8e5m2 and i8"}},
     {"value_scales_beside_f32",
      [](Fixture& f) { f.problem.value_scales = scales(f, 1, 1, 1, 1); },
      kInvalid,
@@ -57,14 +62,14 @@ const BadInput kFields[] = {
        f.problem.value.dtype = TESSERA_F8E5M2;
      },
      kInvalid,
-     {"value.dtype is f8e5m2", "query.dtype is f8e4m3"}},
+     {"value.dtype is f8e5m2", "key.dtype is f8e4m3"}},
     {"codes_beside_wide_values",
      [](Fixture& f) {
        make_codes(f);
        f.problem.value.dtype = TESSERA_F32;
      },
      kInvalid,
-     {"value.dtype is f32", "query.dtype is f8e4m3"}},
+     {"value.dtype is f32", "key.dtype is f8e4m3"}},
     {"output_of_codes",
      [](Fixture& f) {
        make_codes(f);
@@ -143,6 +148,77 @@ const BadInput kFields[] = {
      {"key.strides[3] is 5", "must be contiguous"}},
 };
 
+const BadInput kCaches[] = {
+    {"i8_query",
+     [](Fixture& f) { make_codes(f, TESSERA_I8); },
+     kInvalid,
+     {"query.dtype is i8", "accepted: f32, f16, bf16, f8e4m3, f8e5m2"}},
+    {"i8_beside_e4m3",
+     [](Fixture& f) {
+       make_codes(f);
+       make_cache(f);
+     },
+     kInvalid,
+     {"key.dtype is i8", "query.dtype is f8e4m3", "beside a query of f32, f16 or bf16"}},
+    {"e5m2_beside_e4m3",
+     [](Fixture& f) {
+       make_codes(f);
+       make_cache(f, TESSERA_F8E5M2);
+     },
+     kInvalid,
+     {"key.dtype is f8e5m2", "query.dtype is f8e4m3"}},
+    {"two_kinds_of_cache",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.value.dtype = TESSERA_F8E4M3;
+     },
+     kInvalid,
+     {"value.dtype is f8e4m3", "key.dtype is i8", "share one dtype"}},
+    {"keys_alone",
+     [](Fixture& f) { f.problem.key.dtype = TESSERA_I8; },
+     kInvalid,
+     {"value.dtype is f32", "key.dtype is i8"}},
+    {"i8_output",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.output.dtype = TESSERA_I8;
+     },
+     kInvalid,
+     {"output.dtype is i8", "accepted: f32, f16, bf16"}},
+    {"output_narrower_than_the_query",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.output.dtype = TESSERA_BF16;
+     },
+     kInvalid,
+     {"output.dtype is bf16", "query.dtype is f32"}},
+    {"i8_mask",
+     [](Fixture& f) { f.problem.mask.tensor = tessera_tensor_4d(f.k.data(), TESSERA_I8, 1, 1, 3, 5); },
+     kInvalid,
+     {"mask.tensor.dtype is i8"}},
+    {"query_scales_beside_a_cache",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.query_scales = scales(f, 1, 1, 1, 1);
+     },
+     kInvalid,
+     {"query_scales is set", "query.dtype is f32"}},
+    {"fast_beside_a_cache",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.precision = TESSERA_PRECISION_FAST;
+     },
+     kInvalid,
+     {"precision is 1", "query.dtype is f32"}},
+    {"scale_rows_of_a_cache",
+     [](Fixture& f) {
+       make_cache(f);
+       f.problem.scale_rows = 16;
+     },
+     kInvalid,
+     {"scale_rows is 16", "0 (no blocks), 64, 128"}},
+};
+
 const BadInput kShapes[] = {
     {"query_scales_batch",
      [](Fixture& f) {
@@ -217,6 +293,7 @@ const BadInput kShapes[] = {
 
 INSTANTIATE_TEST_SUITE_P(CodesBesideWide, BadInputTest, testing::ValuesIn(kBesideWide), test_name);
 INSTANTIATE_TEST_SUITE_P(CodeFields, BadInputTest, testing::ValuesIn(kFields), test_name);
+INSTANTIATE_TEST_SUITE_P(Caches, BadInputTest, testing::ValuesIn(kCaches), test_name);
 INSTANTIATE_TEST_SUITE_P(CodeScales, BadInputTest, testing::ValuesIn(kShapes), test_name);
 
 // What is refused above is near to these, which are not.
@@ -232,6 +309,25 @@ TEST(Codes, AreAccepted) {
       f.problem.scale_rows = 128;
       f.problem.precision = TESSERA_PRECISION_FAST;
       EXPECT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_OK) << tessera_last_error();
+    }
+  }
+}
+
+TEST(Codes, CachesAreAcceptedBesideAWiderQuery) {
+  for (const tessera_dtype cache : {TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8}) {
+    for (const tessera_dtype query : {TESSERA_F32, TESSERA_F16, TESSERA_BF16}) {
+      for (const tessera_dtype output : {query, static_cast<tessera_dtype>(TESSERA_F32)}) {
+        Fixture f;
+        make_cache(f, cache);
+        f.problem.query.dtype = query;
+        f.problem.output.dtype = output;
+        f.problem.value.strides[2] = 1;
+        f.problem.value.strides[3] = 5;
+        f.problem.key_scales = scales(f, 2, 1, 1, 1);
+        f.problem.value_scales = scales(f, 1, 2, 1, 8);
+        f.problem.scale_rows = 128;
+        EXPECT_EQ(tessera_attend(&f.problem, &f.device), TESSERA_OK) << tessera_last_error();
+      }
     }
   }
 }

@@ -31,6 +31,13 @@ TEST(SequenceWords, GoBothWays) {
             "b2 h2 q8 k50 d64 v64 f32 mask=boolean:queries-keys:last8 packed");
 }
 
+TEST(SequenceWords, OfACacheSurviveARoundTrip) {
+  const std::string text = "b1 h2 q1 k90 d64 v64 bf16 cache=i8 scales=block64 transposed";
+  const Case c = case_of(text);
+  EXPECT_EQ(words(c), text);
+  EXPECT_TRUE(c.dtype == TESSERA_BF16 && c.cache == TESSERA_I8 && c.output_dtype == 0);
+}
+
 TEST(SequenceWords, MistakesAreSentences) {
   const struct {
     const char *text, *sentence;
@@ -41,6 +48,12 @@ TEST(SequenceWords, MistakesAreSentences) {
       {"q3 ragged pages=0", "'pages=0' : pages must be a whole number of 1 or more"},
       {"q3 ragged prior=x", "'prior=x' : prior must be"},
       {"q3 out=f16", "out=f16 : needs f8e4m3 or f8e5m2"},
+      {"q3 cache=bf16", "'cache=bf16' : cache must be f8e4m3, f8e5m2 or i8"},
+      {"q3 f8e4m3 cache=i8", "cache= : needs f32, f16 or bf16"},
+      {"q3 scales=head", "scales= : needs f8e4m3, f8e5m2 or cache="},
+      {"q3 transposed", "transposed : needs f8e4m3, f8e5m2 or cache="},
+      {"q3 bf16 cache=i8 precision=fast", "precision=fast : needs f8e4m3 or f8e5m2"},
+      {"q3 bf16 cache=i8 out=f16", "out=f16 : needs f8e4m3 or f8e5m2"},
       {"q3 ragged alibi", "alibi : needs causal= or align="},
       {"q9 mask=boolean:queries:last3", "'mask=boolean:queries:last3' : last needs a mask with keys"},
       {"q9 ragged mask=boolean:documents3", "'mask=boolean:documents3' : documents, blocks and padding need"},

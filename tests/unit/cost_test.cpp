@@ -40,4 +40,15 @@ TEST(Cost, VisiblePairsMatchCounting) {
   }
 }
 
+// Keys and values count by their own dtype: 2 heads share K and V of 10 keys of 8 bits.
+TEST(Cost, BytesOfACacheAreItsOwn) {
+  tessera::core::Problem p;
+  p.batch = 1, p.heads = 2, p.kv_heads = 1, p.queries = 3, p.keys = 10, p.dim = 8, p.value_dim = 4;
+  p.dtype = p.output.dtype = TESSERA_BF16;
+  p.kv.dtype = TESSERA_I8;
+  EXPECT_EQ(tessera::core::cost(p).bytes, 2 * 3 * 8 * 2 + 10 * (8 + 4) + 2 * 3 * 4 * 2);
+  p.kv.dtype = TESSERA_BF16;
+  EXPECT_EQ(tessera::core::cost(p).bytes, 2 * 3 * 8 * 2 + 10 * (8 + 4) * 2 + 2 * 3 * 4 * 2);
+}
+
 }  // namespace

@@ -108,6 +108,22 @@ TEST(Dtypes, F8E5M2) {
   EXPECT_EQ(rounding_step(TESSERA_F8E5M2, 1.0), 0.25);
 }
 
+// Whole numbers; in place of NaN stands the one that quantisers never write.
+TEST(Dtypes, I8) {
+  for (int n = -128; n <= 127; ++n) {
+    const auto in = static_cast<std::int8_t>(n);
+    ASSERT_EQ(load(&in, TESSERA_I8, 0), n);
+    ASSERT_EQ(code(TESSERA_I8, n), static_cast<std::uint8_t>(in));
+  }
+  EXPECT_EQ(round_to(TESSERA_I8, 2.5), 2);
+  EXPECT_EQ(round_to(TESSERA_I8, 3.5), 4);
+  EXPECT_EQ(round_to(TESSERA_I8, -2.5), -2);
+  EXPECT_EQ(round_to(TESSERA_I8, -3.6), -4);
+  EXPECT_EQ(round_to(TESSERA_I8, 1e300), 127);
+  EXPECT_EQ(round_to(TESSERA_I8, -INFINITY), -128);
+  EXPECT_EQ(round_to(TESSERA_I8, NAN), -128);
+}
+
 TEST(Dtypes, EveryCodeSurvivesARoundTrip) {
   for (tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2}) {
     int nans = 0, infinities = 0;

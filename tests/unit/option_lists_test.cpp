@@ -63,7 +63,7 @@ std::vector<const core::Kernel*> production_kernels() {
 
 bool takes(const core::Kernel& kernel, const Case& c) {
   core::Problem problem;
-  return validated(c, &problem).ok() && kernel.supports(problem).ok();
+  return validated(c, &problem).ok() && core::takes(kernel, problem).ok();
 }
 
 bool is_16_bit(const Case& c) { return c.dtype != TESSERA_F32 && !core::is_8_bit(c.dtype); }
@@ -82,6 +82,7 @@ const std::vector<Kind>& kinds() {
       {"b2 h4/1 q3 k129 d64 f16", [](const Case& c) { return is_16_bit(c) && c.queries <= 4; }},
       {"b2 h2/1 q65 k129 d64 f32", [](const Case& c) { return c.dtype == TESSERA_F32; }},
       {"b2 h2/1 q65 k129 d64 f8e4m3", [](const Case& c) { return core::is_8_bit(c.dtype); }},
+      {"b2 h2/1 q65 k129 d64 bf16 cache=i8", [](const Case& c) { return c.cache != 0; }},
   };
   return list;
 }

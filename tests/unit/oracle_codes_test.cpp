@@ -63,6 +63,27 @@ TEST(OracleCodes, AScaleForEachBlock) {
   EXPECT_EQ(truth.output[129], 0.25);
 }
 
+// Keys and values of 8 bits beside a query of floats, which has no scales.
+TEST(OracleCodes, ACacheBesideAWideQuery) {
+  Paper x(130);
+  std::vector<float> q(130, 0.75f);
+  std::fill(x.k.begin(), x.k.end(), std::uint8_t{0xfe});  // -2
+  std::fill(x.v.begin(), x.v.end(), std::uint8_t{100});
+  x.key_scales = {5, 7};  // rows 0-127, 128-129
+  x.value_scales = {0.5f, 0.25f};
+  x.p.query = tessera_tensor_4d(q.data(), TESSERA_F32, 1, 1, 130, 1);
+  x.p.key.dtype = x.p.value.dtype = TESSERA_I8;
+  x.p.scale_rows = 128;
+  x.p.key_scales = tessera_tensor_4d(x.key_scales.data(), TESSERA_F32, 1, 1, 2, 1);
+  x.p.value_scales = tessera_tensor_4d(x.value_scales.data(), TESSERA_F32, 1, 1, 2, 1);
+  for (const oracle::Result& r : {oracle::attend(x.p), oracle::plain(x.p, Arithmetic::fp8_fast)}) {
+    EXPECT_EQ(r.lse[127], -7.5);
+    EXPECT_EQ(r.lse[128], -10.5);
+    EXPECT_EQ(r.output[127], 50);
+    EXPECT_EQ(r.output[128], 25);
+  }
+}
+
 // Blocks are counted from the tensor's first row, not the entry's: entry 1 begins in the middle of block 0.
 TEST(OracleCodes, BlocksOfPackedRowsAreTheTensors) {
   Paper x(70);

@@ -69,7 +69,9 @@ Kernel row(const char* name, std::int64_t room) {
 std::vector<Kernel> rows() {
   Kernel named = row("named", 0);
   named.estimate = nullptr;
-  return {named, row("fast", kRoom), row("slow", 0), row("twin", 0)};
+  Kernel twin = row("twin", 0);
+  twin.mixed = true;
+  return {named, row("fast", kRoom), row("slow", 0), twin};
 }
 
 }  // namespace
@@ -121,6 +123,17 @@ class Plans : public testing::Test {
 };
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+// A row that says nothing of keys of a dtype of their own never gets them.
+TEST_F(Plans, KeysOfAnotherDtypeGoOnlyToRowsThatTakeThem) {
+  problem.key.dtype = problem.value.dtype = TESSERA_I8;
+  EXPECT_EQ(planned(), "twin");
+  device.kernel = "slow";
+  EXPECT_EQ(tessera_attend(&problem, &device), TESSERA_UNSUPPORTED);
+  EXPECT_NE(std::string(tessera_last_error()).find("key.dtype is i8 and query.dtype is f32"),
+            std::string::npos)
+      << tessera_last_error();
+}
 
 TEST_F(Plans, WithoutRoomAKernelThatNeedsNone) {
   const tessera_plan_info info = plan();

@@ -106,6 +106,35 @@ TEST(Quantise, RoundsToTheNearestCode) {
   expect_rounding<codes::E5M2>(TESSERA_F8E5M2);
 }
 
+// Whole numbers: halves go to the even one, nothing is below -127, and what is no number becomes 0.
+TEST(Quantise, WholeNumbers) {
+  for (int n = -127; n <= 127; ++n) {
+    const auto x = static_cast<float>(n);
+    for (const float near : {x, std::nextafter(x + 0.5f, -kInf), std::nextafter(x - 0.5f, kInf)})
+      ASSERT_EQ(static_cast<std::int8_t>(codes::encode<codes::I8>(near)), n) << near;
+    const int even = n % 2 == 0 ? n : n + 1;
+    ASSERT_EQ(static_cast<std::int8_t>(codes::encode<codes::I8>(x + 0.5f)), std::min(even, 127)) << n;
+  }
+  for (const float x : {127.4f, 127.5f, 128.0f, 1e38f, kInf}) {
+    EXPECT_EQ(static_cast<std::int8_t>(codes::encode<codes::I8>(x)), 127) << x;
+    EXPECT_EQ(static_cast<std::int8_t>(codes::encode<codes::I8>(-x)), -127) << x;
+  }
+  for (const float x : {kNan, -kNan, 0.0f, -0.0f, 1e-40f, -0.5f})
+    EXPECT_EQ(codes::encode<codes::I8>(x), 0) << x;
+}
+
+TEST(Quantise, WholeNumbersByHand) {
+  Call c(1, 1, 2, 4, {0, 254, -127, 3, 1, -kInf, kNan, kInf});
+  c.q.output.dtype = TESSERA_I8;
+  c.run();
+  EXPECT_EQ(c.scales[0], 2);                                // 254 / 127
+  const double want[] = {0, 127, -64, 2, 0, -127, 0, 127};  // -63.5, 1.5 and 0.5 to even ones
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(c.code(i), want[i]) << i;
+  c.q.hadamard = 1;  // the second row is no row of numbers any more
+  c.run();
+  for (std::size_t i = 4; i < 8; ++i) EXPECT_EQ(c.code(i), 0) << i;
+}
+
 TEST(Quantise, EveryGranularity) {
   const std::int64_t outer = 2, heads = 3, rows = 2070, dim = 8;
   struct {

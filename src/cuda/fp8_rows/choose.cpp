@@ -16,9 +16,26 @@ namespace tessera::cuda::fp8_rows {
 namespace {
 
 core::Status supports(const core::Problem& p) {
-  if (core::is_8_bit(p.dtype)) return within_limits(p);
+  if (core::is_8_bit(p.kv.dtype)) return within_limits(p);
   return core::unsupported(
-      fmt::format("dtype is {}; f8e4m3 and f8e5m2 are accepted", core::dtype_name(p.dtype)));
+      fmt::format("key.dtype is {}; f8e4m3, f8e5m2 and i8 are accepted", core::dtype_name(p.kv.dtype)));
+}
+
+Codes codes_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
+}
+
+QueryKind query_kind(const core::Problem& p) {
+  switch (p.dtype) {
+    case TESSERA_F32:
+      return QueryKind::f32;
+    case TESSERA_F16:
+      return QueryKind::f16;
+    case TESSERA_BF16:
+      return QueryKind::bf16;
+    default:
+      return QueryKind::codes;
+  }
 }
 
 // A row has to be visited where it has no value columns, too: it may have an lse.
@@ -50,10 +67,11 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   runtime::Step& step = made->add();
   step.kernel = "fp8_rows";
-  step.set_params(RowsParams{translate(p, 1), translate_coded(p), static_cast<int>(parts_of(p))});
+  step.set_params(
+      RowsParams{translate(p, 1), translate_coded(p), static_cast<int>(parts_of(p)), query_kind(p)});
   step.place = place;
   step.function =
-      function_for(element_of(p.dtype), p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16);
+      function_for(codes_of(p.kv.dtype), p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16);
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
   const std::int64_t items = rows_of(p) * parts_of(p);
@@ -70,7 +88,9 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
 core::Kernel row() {
   core::Kernel row;
   row.name = "fp8_rows";
-  row.summary = "8-bit inputs, one warp a query row, plain arithmetic; every option, layout and head dim";
+  row.summary =
+      "8-bit inputs or caches, one warp a query row, plain arithmetic; every option, layout, head dim";
+  row.mixed = true;
   row.invariant = true;
   row.supports = supports;
   row.estimate = estimate;

@@ -5,10 +5,13 @@
 
 namespace tessera::cuda::fp8_rows {
 
+enum class QueryKind : int { codes, f16, bf16, f32 };  // codes: of the dtype that the keys have
+
 struct RowsParams {
   Params problem;
   Coded coded;
   int parts;  // of a row's value columns
+  QueryKind query_kind;
 };
 
 }  // namespace tessera::cuda::fp8_rows

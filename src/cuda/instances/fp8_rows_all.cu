@@ -11,8 +11,10 @@ const void* function_of(Element output) {
 
 }  // namespace
 
-const void* function_for(Element codes, Element output) {
-  return codes == Element::e4m3 ? function_of<ptx::E4m3>(output) : function_of<ptx::E5m2>(output);
+const void* function_for(Codes codes, Element output) {
+  return codes == Codes::e4m3   ? function_of<ptx::E4m3>(output)
+         : codes == Codes::e5m2 ? function_of<ptx::E5m2>(output)
+                                : function_of<ptx::I8>(output);
 }
 
 }  // namespace tessera::cuda::fp8_rows
