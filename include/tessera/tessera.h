@@ -166,10 +166,13 @@ typedef struct tessera_rope {
  * stands, as key L - rows + i of its entry (L: the entry's keys, new ones included; mask.align has to be
  * bottom-right). What is attended to is what was stored. A row that would stand before key 0, or that no
  * entry owns, is not stored. What does not fit, a length or the page of a new row, is refused on a CPU; on a
- * GPU such rows, all those of an XX the query's rows and those of new_key; keys that are
- * there already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the
- * tables of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says
- * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
+ * GPU such rows, all those of an entry with such a length, are not stored anywhere. Where two rows are stored
+ * in one place, either of them is there then. In a cache of 8 bits beside a wider query the code of x / scale
+ * is stored, where x is the element of the new row, turned in f32, and scale that of its place; codes are
+ * made as tessera_quantise makes them. rope turns the query's rows and those of new_key; keys that are there
+ * already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the tables
+ * of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says (draft
+ * trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
