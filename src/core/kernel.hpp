@@ -97,6 +97,7 @@ struct Kernel {
   Budget budget;
   std::string_view symbol;     // what its CUDA functions are called: "ladder::scalar<"
   std::string_view only_arch;  // "sm_90a": compiled for that arch alone; empty: for every arch of the build
+  int least_arch = 0;          // 89: compiled for none of the build's archs before sm_89
 };
 
 // All kernels of this build, best first within a device.
