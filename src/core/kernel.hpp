@@ -64,8 +64,9 @@ struct Budget {
 // The arithmetic whose plain form a kernel's errors are held to (oracle::Arithmetic; docs/correctness.md).
 enum class Arithmetic {
   f32,           // scores, softmax and P V in float32
-  fp8_accurate,  // of 8-bit inputs: Q K by 8-bit tensor cores, P in 16 bits
-  fp8_fast       // the same with P in 8 bits
+  fp8_accurate,  // of 8-bit inputs: Q K by Hopper's 8-bit tensor cores, P in 16 bits
+  fp8_ada,       // the same by Ada's
+  fp8_fast       // as fp8_accurate with P in 8 bits
 };
 
 struct Kernel {

@@ -192,7 +192,7 @@ core::Kernel fp8_row() {
   core::Kernel row = table_row({12, "fp8", "ladder::fp8<", "8-bit inputs, Q K by tensor cores of 8 bits"},
                                fp8, takes_8_bits);
   row.missing = missing_for_8_bits;
-  row.arithmetic = core::Arithmetic::fp8_accurate;
+  row.arithmetic = core::Arithmetic::fp8_ada;
   row.least_arch = kFp8Arch;
   return row;
 }
