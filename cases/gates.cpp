@@ -139,6 +139,8 @@ oracle::Arithmetic oracle_arithmetic(core::Arithmetic arithmetic) {
   switch (arithmetic) {
     case core::Arithmetic::fp8_accurate:
       return oracle::Arithmetic::fp8_accurate;
+    case core::Arithmetic::fp8_ada:
+      return oracle::Arithmetic::fp8_ada;
     case core::Arithmetic::fp8_fast:
       return oracle::Arithmetic::fp8_fast;
     default:

@@ -64,8 +64,9 @@ struct Budget {
 // The arithmetic whose plain form a kernel's errors are held to (oracle::Arithmetic; docs/correctness.md).
 enum class Arithmetic {
   f32,           // scores, softmax and P V in float32
-  fp8_accurate,  // of 8-bit inputs: Q K by 8-bit tensor cores, P in 16 bits
-  fp8_fast       // the same with P in 8 bits
+  fp8_accurate,  // of 8-bit inputs: Q K by Hopper's 8-bit tensor cores, P in 16 bits
+  fp8_ada,       // the same by Ada's
+  fp8_fast       // as fp8_accurate with P in 8 bits
 };
 
 struct Kernel {
@@ -99,6 +100,7 @@ struct Kernel {
   Budget budget;
   std::string_view symbol;     // what its CUDA functions are called: "ladder::scalar<"
   std::string_view only_arch;  // "sm_90a": compiled for that arch alone; empty: for every arch of the build
+  int least_arch = 0;          // 89: compiled for none of the build's archs before sm_89
 };
 
 // OK, or the sentence why the kernel cannot compute a valid problem: its own, and what no row may overlook.

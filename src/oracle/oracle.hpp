@@ -26,12 +26,13 @@ struct Result {
 // The problem must have passed validation; problem.output and problem.lse are not touched.
 Result attend(const tessera_attention& problem);
 
-// Which arithmetic a yardstick has. The last two are for 8-bit inputs, as tensor cores compute with those
-// (plain_fp8.hpp); others are computed in f32 whatever is asked.
+// Which arithmetic a yardstick has. All but the first are for 8-bit inputs, as tensor cores compute with
+// those (plain_fp8.hpp); others are computed in f32 whatever is asked.
 enum class Arithmetic {
   f32,           // every number is a float
   fp8_accurate,  // Q K of codes in short accumulators, P rounded to f16
-  fp8_fast,      // the same, P rounded to e4m3, and P V in short accumulators as well
+  fp8_ada,       // the same, accumulators cut twice as often
+  fp8_fast,      // as fp8_accurate, P rounded to e4m3, and P V in short accumulators as well
 };
 
 // A plain two-pass softmax. The output is rounded to problem.output.dtype.

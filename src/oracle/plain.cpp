@@ -40,12 +40,13 @@ struct Way {
     const tessera_dtype dtype = p.query.dtype;
     if (is_8_bit(dtype)) {
       arithmetic = asked;
-      if (asked == Arithmetic::fp8_accurate) of_keys = TESSERA_F16;
+      if (asked == Arithmetic::fp8_accurate || asked == Arithmetic::fp8_ada) of_keys = TESSERA_F16;
     } else if (p.output.dtype != dtype) {
       of_keys = dtype;
     }
   }
   bool short_products() const { return arithmetic != Arithmetic::f32; }
+  std::size_t depth() const { return arithmetic == Arithmetic::fp8_ada ? kAdaDepth : kHopperDepth; }
 };
 
 void add_keys(const tessera_attention& p, const Sizes& n, const Head<float>& head, const Way& way,
@@ -61,7 +62,7 @@ void add_keys(const tessera_attention& p, const Sizes& n, const Head<float>& hea
     const float* key = head.key.data() + j * n.dim;
     float dot = 0;
     if (way.short_products()) {
-      dot = short_score(p, way.codes, query, row, j);
+      dot = short_score(p, way.codes, query, row, j, way.depth());
     } else {
       for (std::int64_t d = 0; d < n.dim; ++d) dot += query[static_cast<std::size_t>(d)] * key[d];
     }

@@ -10,8 +10,7 @@
 namespace tessera::oracle {
 namespace {
 
-constexpr std::size_t kDepth = 32;  // products of one instruction
-constexpr int kFractionBits = 13;   // that a term keeps beside the largest one
+constexpr int kFractionBits = 13;  // that a term keeps beside the largest one
 constexpr int kNone = std::numeric_limits<int>::min();
 constexpr std::int64_t kTile = 128;     // keys whose P V is summed before it is promoted to float
 constexpr float kWeightScale = 256.0f;  // P is at most 1, the largest e4m3 number is 448
@@ -35,7 +34,7 @@ std::vector<float> codes_of(const tessera_attention& p, const tessera_tensor& t,
 // subnormal number has the exponent of the least normal one. Infinities and NaN take part as in any sum.
 float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b) {
   const auto c = static_cast<double>(accumulator);
-  double products[kDepth], plain = c;
+  double products[kHopperDepth], plain = c;
   int largest = c == 0 ? kNone : std::ilogb(c);
   for (std::size_t i = 0; i < a.numbers.size(); ++i) {
     products[i] = static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[i]);
@@ -55,10 +54,10 @@ float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b) {
   return static_cast<float>(units < 0 ? -kept : kept);
 }
 
-float short_dot(const CodeSpan& a, const CodeSpan& b) {
+float short_dot(const CodeSpan& a, const CodeSpan& b, std::size_t depth) {
   float sum = 0;
-  for (std::size_t first = 0; first < a.numbers.size(); first += kDepth) {
-    const std::size_t count = std::min(kDepth, a.numbers.size() - first);
+  for (std::size_t first = 0; first < a.numbers.size(); first += depth) {
+    const std::size_t count = std::min(depth, a.numbers.size() - first);
     sum = short_sum(sum, {a.numbers.subspan(first, count), a.dtype},
                     {b.numbers.subspan(first, count), b.dtype});
   }
@@ -81,10 +80,10 @@ std::vector<float> codes_of_query(const tessera_attention& p, const Row& row) {
 }
 
 float short_score(const tessera_attention& p, const Codes& codes, std::span<const float> query_codes,
-                  const Row& row, std::int64_t j) {
+                  const Row& row, std::int64_t j, std::size_t depth) {
   const std::size_t dim = query_codes.size();
   const float* const key_codes = codes.key.data() + static_cast<std::size_t>(j) * dim;
-  const float dot = short_dot({query_codes, p.query.dtype}, {{key_codes, dim}, p.key.dtype});
+  const float dot = short_dot({query_codes, p.query.dtype}, {{key_codes, dim}, p.key.dtype}, depth);
   const Stored key = stored_key(p, p.key, row.batch, codes.kv_head, j);
   return dot * scale_at(p, p.query_scales, stored_query(p, row), 0) * scale_at(p, p.key_scales, key, 0);
 }
@@ -113,7 +112,7 @@ void add_fast(const tessera_attention& p, const Sizes& n, const Codes& codes, co
       }
       const float scale = scale_at(p, p.value_scales, stored(weights[first].key), d) / kWeightScale;
       (*output)[static_cast<std::size_t>(d)] +=
-          short_dot({rounded, TESSERA_F8E4M3}, {column, p.value.dtype}) * scale;
+          short_dot({rounded, TESSERA_F8E4M3}, {column, p.value.dtype}, kHopperDepth) * scale;
     }
   }
 }

@@ -2,6 +2,7 @@
 // 8 bits does.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,12 +17,15 @@ struct CodeSpan {
   tessera_dtype dtype;
 };
 
-// One instruction: the products of up to 32 numbers, added to an accumulator as Hopper's tensor cores do it
-// (docs/emulator.md, "How 8-bit floats are summed").
+// Products that tensor cores add up at once (docs/emulator.md, "How 8-bit floats are summed").
+inline constexpr std::size_t kHopperDepth = 32, kAdaDepth = 16;
+
+// So many products, or fewer, added to an accumulator as tensor cores do it. A Hopper's instruction does so
+// once, an Ada's twice.
 float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b);
 
-// The sum of all products, from zero, an instruction for every 32 of them.
-float short_dot(const CodeSpan& a, const CodeSpan& b);
+// The sum of all products, from zero, `depth` of them at once.
+float short_dot(const CodeSpan& a, const CodeSpan& b, std::size_t depth);
 
 // Codes of a head's keys and values as they are stored, not scaled.
 struct Codes {
@@ -33,7 +37,7 @@ struct Codes {
 
 // Q K of the row and key j: the dot product of codes, then the scales of both.
 float short_score(const tessera_attention& p, const Codes& codes, std::span<const float> query_codes,
-                  const Row& row, std::int64_t j);
+                  const Row& row, std::int64_t j, std::size_t depth);
 std::vector<float> codes_of_query(const tessera_attention& p, const Row& row);
 
 // A key that a row sees, and its weight against the row's largest score.

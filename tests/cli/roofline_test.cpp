@@ -17,6 +17,19 @@ TEST(Roofline, TheMissionShapesOnAnL4) {
   EXPECT_NEAR(floor_us("--gpu L4 canon_1"), 1136, 0.5);
 }
 
+// The same at 242e12: docs/ladder.md, rung 12.
+TEST(Roofline, EightBitInputsOnAnL4) {
+  EXPECT_NEAR(floor_us("--gpu L4 fp8_mission512"), 4.44, 0.01);
+  EXPECT_NEAR(floor_us("--gpu L4 'b4 h16 q2048 d128 f8e5m2 scales=head'"), 568, 0.5);
+  const Outcome yes = run("roofline --gpu L4 fp8_mission512 --target 5");
+  EXPECT_CODE(yes, 0);
+  EXPECT_TRUE(yes.says("242.0 TFLOP/s f8e4m3")) << yes.out;
+  EXPECT_CODE(run("roofline --gpu L4 fp8_mission512 --target 4"), 1);
+  const Outcome no = run("roofline --gpu A100 fp8_mission512");
+  EXPECT_CODE(no, 1);
+  EXPECT_TRUE(no.complains("no f8e4m3 arithmetic"));
+}
+
 TEST(Roofline, ThirtyMicrosecondsForCanon1AreImpossibleBy38) {
   const Outcome no = run("roofline --gpu L4 --case canon_1 --target 30");
   EXPECT_CODE(no, 1);

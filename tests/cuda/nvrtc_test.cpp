@@ -77,6 +77,10 @@ const std::vector<Folder> kArchs = {
      {"attend<sm90::Codes::e4m3, 64, 64, Variant::plain>",
       "attend<sm90::Codes::e5m2, 128, 128, Variant::general>"}}};
 
+// Of a folder whose other kernels are for older archs, too.
+const std::vector<Folder> kAda = {
+    {"ladder", "compute_89", "cuda/ladder/fp8.hpp", {"fp8<ptx::E4m3, 64>", "fp8<ptx::E5m2, 128>"}}};
+
 std::vector<std::string> kernel_headers(const Folder& folder) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kSources / "cuda" / folder.name)) {
@@ -153,6 +157,7 @@ std::string name_of(const testing::TestParamInfo<Folder>& folder) { return folde
 INSTANTIATE_TEST_SUITE_P(Shared, KernelHeaders, testing::ValuesIn(kShared), name_of);
 INSTANTIATE_TEST_SUITE_P(Archs, KernelHeaders, testing::ValuesIn(kArchs), name_of);
 INSTANTIATE_TEST_SUITE_P(Archs, Kernels, testing::ValuesIn(kArchs), name_of);
+INSTANTIATE_TEST_SUITE_P(Ada, Kernels, testing::ValuesIn(kAda), name_of);
 
 #else
 

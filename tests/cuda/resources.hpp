@@ -52,6 +52,13 @@ inline void check_function(const Function& f, const core::Kernel& row, std::vect
   over("bytes spilled", f.spill_bytes, row.budget.spill_bytes);
 }
 
+// 89 of "sm_89", 90 of "sm_90a".
+inline int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
+
+inline bool is_for(const core::Kernel& row, const std::string& arch) {
+  return (row.only_arch.empty() || row.only_arch == arch) && number_of(arch) >= row.least_arch;
+}
+
 // Of kArchs, those that nothing was compiled for: the build was not asked to, and they cannot be judged.
 inline std::vector<std::string> archs_left_out(const std::vector<Function>& functions) {
   std::vector<std::string> archs;
@@ -79,6 +86,9 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
       if (!row.only_arch.empty() && f.arch != row.only_arch)
         wrong.push_back(fmt::format("{} is compiled for {}, but {} is for {} alone", f.name, f.arch, row.name,
                                     row.only_arch));
+      if (number_of(f.arch) < row.least_arch)
+        wrong.push_back(fmt::format("{} is compiled for {}, but {} is for sm_{} and newer", f.name, f.arch,
+                                    row.name, row.least_arch));
     }
     if (symbols.size() != 1)
       wrong.push_back(fmt::format("{} ({}) belongs to {} symbols of the kernel table, not to one", f.name,
@@ -89,8 +99,7 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
     if (row.symbol.empty() || row.budget.registers == 0 || row.budget.shared_bytes < 0)
       wrong.push_back(fmt::format("{} has no symbol or no budget", row.name));
     for (const std::string& arch : archs)
-      if (!row.symbol.empty() && (row.only_arch.empty() || row.only_arch == arch) &&
-          compiled.count({std::string(row.symbol), arch}) == 0)
+      if (!row.symbol.empty() && is_for(row, arch) && compiled.count({std::string(row.symbol), arch}) == 0)
         wrong.push_back(fmt::format("{} is not compiled for {}", row.name, arch));
   }
   return wrong;

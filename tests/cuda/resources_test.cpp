@@ -105,6 +105,27 @@ TEST(ResourceGate, ARowOfOneArchIsCompiledForThatAlone) {
   EXPECT_EQ(wrong[0], "scalar is not compiled for sm_90a");
 }
 
+TEST(ResourceGate, ARowFromAnArchOnIsCompiledForThatAndNewerOnes) {
+  std::vector<core::Kernel> rows = {kRows[0], row("new", "void fresh(", {64, 1024})};
+  rows[1].least_arch = 89;
+  std::vector<Function> functions = on_every_arch(kGood);
+  Function fresh = kGood;
+  fresh.name = "void fresh(Params)";
+  for (const char* arch : {"sm_89", "sm_90a"}) {
+    const auto wrong = check_resources(functions, rows);
+    EXPECT_NE(std::find(wrong.begin(), wrong.end(), fmt::format("new is not compiled for {}", arch)),
+              wrong.end());
+    fresh.arch = arch;
+    functions.push_back(fresh);
+  }
+  EXPECT_TRUE(check_resources(functions, rows).empty());
+  fresh.arch = "sm_80";
+  functions.push_back(fresh);
+  const auto wrong = check_resources(functions, rows);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0], "void fresh(Params) is compiled for sm_80, but new is for sm_89 and newer");
+}
+
 TEST(ResourceGate, RefusesARowWithoutSymbolOrBudget) {
   const std::vector<core::Kernel> rows = {kRows[0], row("bare", "", {64, 0})};
   EXPECT_EQ(check_resources(on_every_arch(kGood), rows).size(), 1u);

@@ -122,8 +122,68 @@ TEST_P(Selector, AKernelAskedForByNameIsTakenOrRefusedWithAReason) {
   }
 }
 
+// The rung of 8-bit tensor cores: by name, and from Ada on.
+TEST_P(Selector, TheRungOf8BitsIsForAdaAndNewer) {
+  tessera_device device = cuda_device();
+  device.kernel = "fp8";
+  core::Plan plan;
+  std::string error;
+  const auto c = cases::parse("b2 h8 q512 d64 f8e4m3 scales=head", &error);
+  ASSERT_TRUE(c.has_value()) << error;
+  const core::Status status = core::plan(problem_of(*c), device, &plan);
+  if (GetParam() >= 89) {
+    ASSERT_TRUE(status.ok()) << status.message;
+    EXPECT_EQ(plan.kernel->name, "fp8");
+    EXPECT_EQ(plan.prepared->words(), "blocks of 64 query rows");
+  } else {
+    EXPECT_EQ(status.code, TESSERA_DEVICE_UNAVAILABLE);
+    EXPECT_NE(status.message.find(fmt::format(
+                  "is sm_{}; this rung needs sm_89 or newer, whose tensor cores take 8 bits", GetParam())),
+              std::string::npos)
+        << status.message;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Archs, Selector, testing::Values(80, 86, 89, 90, 100, 120),
                          [](const auto& param) { return fmt::format("sm_{}", param.param); });
+
+TEST(RungOf8Bits, RefusesInWordsWhatItDoesNotTake) {
+  if (!cuda::runtime::in_build()) GTEST_SKIP() << "this build has no CUDA kernels";
+  const Pretend pretend({gpu_of(89)});
+  tessera_device device = cuda_device();
+  device.kernel = "fp8";
+  const auto plan_of = [&](const char* words) {
+    std::string error;
+    const auto c = cases::parse(words, &error);
+    EXPECT_TRUE(c.has_value()) << words << ": " << error;
+    core::Plan plan;
+    return core::plan(problem_of(*c), device, &plan);
+  };
+  for (const char* words :
+       {"b2 h4/2 q70 k100 d128 f8e4m3", "b1 h2 q9 k70 d48 v16 f8e5m2 scales=channel out=bf16",
+        "b1 h2 q9 d64 f8e4m3 scales=block64",
+        "b1 h2 q9 k70 d64 f8e4m3 scales=head causal=bottom-right window=30,0 lengths out=f32"}) {
+    const core::Status status = plan_of(words);
+    EXPECT_TRUE(status.ok()) << words << ": " << status.message;
+  }
+  struct {
+    const char *words, *says;
+  } const refused[] = {
+      {"b1 h2 q9 d64 f16", "dtype is f16; this rung takes f8e4m3 and f8e5m2"},
+      {"b1 h2 q9 d160 f8e4m3", "dim is 160 and value dim 160; this rung takes up to 128"},
+      {"b1 h2 q9 d64 f8e4m3 softcap=30", "softcap, ALiBi, mask tensors and sinks are not for this rung"},
+      {"b1 h2 q9 d64 f8e4m3 sinks", "softcap, ALiBi, mask tensors and sinks are not for this rung"},
+      {"b2 h2 q9 d64 f8e4m3 ragged", "key_offsets is set; this kernel takes dense batches without it"},
+      {"b1 h2 q9 d64 f8e4m3 transposed",
+       "value is transposed; this rung takes value rows of contiguous elements"},
+      {"b1 h2 q9 d24 f8e4m3", "rows are not aligned to 16 bytes or not a multiple of 16 elements long"},
+  };
+  for (const auto& row : refused) {
+    const core::Status status = plan_of(row.words);
+    EXPECT_FALSE(status.ok()) << row.words;
+    EXPECT_NE(status.message.find(row.says), std::string::npos) << row.words << ": " << status.message;
+  }
+}
 
 TEST(SelectorWithout, OldGpusAndMissingOnesAreRefusedInWords) {
   if (!cuda::runtime::in_build() || cuda::kernels().empty()) GTEST_SKIP() << "this build has no CUDA kernels";
@@ -201,8 +261,8 @@ TEST(Steps, AddressesArePutInWhenAPlanIsSubmitted) {
   };
   judge("b2 h8 q512 d64 f16 lengths", {"sm90", "sm80", "scalar", "persistent"});
   judge("b2 h8 q512 d64 f32 lengths", {"sm90_f32"});
-  judge("b2 h8 q512 d64 f8e4m3 lengths scales=head", {"sm90_fp8", "sm89", "fp8_rows"});
-  EXPECT_GE(judged, 10);
+  judge("b2 h8 q512 d64 f8e4m3 lengths scales=head", {"sm90_fp8", "sm89", "fp8_rows", "fp8"});
+  EXPECT_GE(judged, 12);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "cases/case.hpp"
 #include "cases/tensors.hpp"
+#include "cuda/ladder/fp8_rung.hpp"
 #include "cuda/ladder/production_rungs.hpp"
 #include "cuda/ladder/table.hpp"
 #include "cuda/sm80/choose.hpp"
@@ -106,6 +107,7 @@ TEST(Ladder, EveryRungsSharedMemoryHoldsTheLimit) {
     EXPECT_LE(ladder::tensor_tiled_f16(Element::f16, dim).shared_bytes, kLimit) << dim;
     EXPECT_LE(ladder::registers_config(dim).shared_bytes(), kLimit) << dim;
     EXPECT_LE(ladder::pipelined_config(dim).shared_bytes(), kLimit) << dim;
+    EXPECT_LE(ladder::fp8_config(dim).shared_bytes(), kLimit) << dim;
   }
 }
 

@@ -146,7 +146,19 @@ TEST(OracleCodes, ShortSumsOfWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(sum_of(0, {INFINITY}, {0})));
 }
 
-// Each arithmetic is off by more than the one before it, and none by much.
+// What does not count beside 1 does where it is added up before: in the first half of what Ada multiplies.
+TEST(OracleCodes, AdaAddsSixteenProductsAtOnce) {
+  std::vector<float> a(32, 0x1p-7f), b(32, 0x1p-7f);
+  a[31] = b[31] = 1;
+  const auto dot = [&](std::size_t depth) {
+    return oracle::short_dot({a, TESSERA_F8E4M3}, {b, TESSERA_F8E4M3}, depth);
+  };
+  EXPECT_EQ(dot(oracle::kHopperDepth), 1.0f);
+  EXPECT_EQ(dot(oracle::kAdaDepth), 1.0f + 16 * 0x1p-14f);
+}
+
+// Each arithmetic is off by more than the one before it, and none by much; Ada's by about as much as
+// Hopper's.
 TEST(OracleCodes, EachArithmeticIsAsGoodAsItsName) {
   std::string error;
   const auto c = cases::parse("b1 h2 q64 k512 d128 f8e4m3 scales=block64 transposed out=f32", &error);
@@ -154,7 +166,8 @@ TEST(OracleCodes, EachArithmeticIsAsGoodAsItsName) {
   const cases::Instance instance(*c, cases::Input::normal, 3);
   const oracle::Result truth = oracle::attend(instance.problem());
   std::vector<double> errors;
-  for (const Arithmetic a : {Arithmetic::f32, Arithmetic::fp8_accurate, Arithmetic::fp8_fast}) {
+  for (const Arithmetic a :
+       {Arithmetic::f32, Arithmetic::fp8_accurate, Arithmetic::fp8_fast, Arithmetic::fp8_ada}) {
     const oracle::Result r = oracle::plain(instance.problem(), a);
     double worst = 0;
     for (std::size_t n = 0; n < r.output.size(); ++n)
@@ -166,6 +179,9 @@ TEST(OracleCodes, EachArithmeticIsAsGoodAsItsName) {
   EXPECT_LT(errors[1], 5e-3);
   EXPECT_GT(errors[2], 4 * errors[1]);
   EXPECT_LT(errors[2], 5e-2);
+  EXPECT_NE(errors[3], errors[1]);
+  EXPECT_GT(errors[3], errors[1] / 4);
+  EXPECT_LT(errors[3], 4 * errors[1]);
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <functional>
 
 #include "cuda/estimate.hpp"
+#include "cuda/ladder/fp8_rung.hpp"
 #include "cuda/ladder/production_rungs.hpp"
 #include "cuda/ladder/table.hpp"
+#include "cuda/sm89/choose.hpp"
 #include "cuda/steps.hpp"
 #include "cuda/translate.hpp"
 
@@ -20,11 +22,8 @@ using Supports = core::Status (*)(const core::Problem&);
 
 int padded_dim(const core::Problem& p) { return std::max(p.dim, p.value_dim) <= 64 ? 64 : 128; }
 
-core::Status takes_16_bits(const core::Problem& p) {
-  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
-    return core::unsupported(
-        fmt::format("dtype is {}; this rung takes f16 and bf16", core::dtype_name(p.dtype)));
-  }
+// What every rung but the first takes, whatever its dtype.
+core::Status takes_plain_scores(const core::Problem& p) {
   if (p.dim > 128 || p.value_dim > 128) {
     return core::unsupported(
         fmt::format("dim is {} and value dim {}; this rung takes up to 128", p.dim, p.value_dim));
@@ -32,8 +31,16 @@ core::Status takes_16_bits(const core::Problem& p) {
   if (!plain_scores(p) || p.scoring.sinks.data != nullptr) {
     return core::unsupported("softcap, ALiBi, mask tensors and sinks are not for this rung");
   }
-  if (core::Status s = dense_only(p); !s.ok()) return s;
   return within_limits(p);
+}
+
+core::Status takes_16_bits(const core::Problem& p) {
+  if (p.dtype != TESSERA_F16 && p.dtype != TESSERA_BF16) {
+    return core::unsupported(
+        fmt::format("dtype is {}; this rung takes f16 and bf16", core::dtype_name(p.dtype)));
+  }
+  if (core::Status s = takes_plain_scores(p); !s.ok()) return s;
+  return dense_only(p);
 }
 
 core::Status takes_aligned(const core::Problem& p) {
@@ -51,6 +58,19 @@ core::Status takes_positive_scale(const core::Problem& p) {
 core::Status takes_f16(const core::Problem& p) {
   if (p.dtype == TESSERA_BF16) return core::unsupported("dtype is bf16; half accumulation is for f16");
   return takes_aligned(p);
+}
+
+core::Status takes_8_bits(const core::Problem& p) {
+  if (!core::is_8_bit(p.dtype)) {
+    return core::unsupported(
+        fmt::format("dtype is {}; this rung takes f8e4m3 and f8e5m2", core::dtype_name(p.dtype)));
+  }
+  if (core::Status s = takes_plain_scores(p); !s.ok()) return s;
+  if (core::Status s = dense_batch(p); !s.ok()) return s;
+  if (p.kv.value_column_stride != 1)
+    return core::unsupported("value is transposed; this rung takes value rows of contiguous elements");
+  if (queries_of_16_bytes(p) && keys_of_16_bytes(p)) return {};
+  return core::unsupported("rows are not aligned to 16 bytes or not a multiple of 16 elements long");
 }
 
 struct Identity {
@@ -77,7 +97,10 @@ core::Kernel row_of(
     auto made = std::make_shared<Steps>();
     runtime::Step& step = made->add();
     step.kernel = identity.name;
-    set_params(&step, p, 1);
+    if (core::is_8_bit(p.dtype))
+      sm89::set_params(&step, p);
+    else
+      set_params(&step, p, 1);
     step.function = rung.function;
     step.grid[0] = static_cast<unsigned>(divide_up(p.queries, rung.rows));
     step.grid[1] = static_cast<unsigned>(p.heads);
@@ -157,6 +180,23 @@ core::Status hold_all_at_once(const core::Problem&, const core::Device& device, 
   return {};
 }
 
+std::string missing_for_8_bits(const core::Device& device) {
+  const runtime::Gpu& gpu = gpu_of(device);
+  if (gpu.arch < kFp8Arch)
+    return fmt::format("GPU {} ({}) is sm_{}; this rung needs sm_{} or newer, whose tensor cores take 8 bits",
+                       gpu.index, gpu.name, gpu.arch, kFp8Arch);
+  return fp8(Element::e4m3, 64).function != nullptr ? "" : "this build has no code for sm_89 or newer";
+}
+
+core::Kernel fp8_row() {
+  core::Kernel row = table_row({12, "fp8", "ladder::fp8<", "8-bit inputs, Q K by tensor cores of 8 bits"},
+                               fp8, takes_8_bits);
+  row.missing = missing_for_8_bits;
+  row.arithmetic = core::Arithmetic::fp8_ada;
+  row.least_arch = kFp8Arch;
+  return row;
+}
+
 }  // namespace
 
 std::vector<core::Kernel> rows() {
@@ -186,6 +226,7 @@ std::vector<core::Kernel> rows() {
       row_of({11, "persistent", "ladder::persistent<",
               "as many blocks as the GPU holds, each with a list of tiles, longest first"},
              takes_positive_scale, fragment_rung(persistent_function, registers_config), hold_all_at_once),
+      fp8_row(),
   };
   for (core::Kernel& row : all) {
     if (row.name == "tensor_tiled_f16") row.tolerance = 2e-2;

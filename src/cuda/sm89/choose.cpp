@@ -61,23 +61,6 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   return {std::max(tiles, 1.0) * config_of(p).rows() / kRate * row_us(p), ""};
 }
 
-core::Status place(void* params, const core::Addresses& at, void*) {
-  auto* const p = static_cast<CodedParams*>(params);
-  cuda::place(&p->problem, at);
-  cuda::place(&p->coded, at);
-  return {};
-}
-
-// Rows that are not there are zeros, but the address that they would have must be aligned, too: a stride
-// along a dimension of one row may be anything.
-CodedParams params_of(const core::Problem& p) {
-  CodedParams params{translate(p, 1), translate_coded(p)};
-  KeysAndValues& kv = params.problem.kv;
-  if (p.queries <= 1) params.problem.query.strides.row = 0;
-  if (p.keys <= 1) kv.key.strides.row = kv.value.strides.row = 0;
-  return params;
-}
-
 std::string_view name_of(Variant variant) {
   return variant == Variant::plain ? "plain" : variant == Variant::blocks ? "blocks" : "general";
 }
@@ -89,8 +72,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   runtime::Step& step = made->add();
   step.kernel = "sm89";
-  step.set_params(params_of(p));
-  step.place = place;
+  set_params(&step, p);
   step.function = function_for(p);
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
@@ -115,6 +97,22 @@ Config config_of(const core::Problem& p) { return config_for(kDims[row_of(p)]); 
 Variant variant_of(const core::Problem& p) {
   if (!plain_scores(p)) return Variant::general;
   return p.scales.value.block_stride != 0 ? Variant::blocks : Variant::plain;
+}
+
+// Rows that are not there are zeros, but the address that they would have must be aligned, too: a stride
+// along a dimension of one row may be anything.
+void set_params(runtime::Step* step, const core::Problem& p) {
+  CodedParams params{translate(p, 1), translate_coded(p)};
+  KeysAndValues& kv = params.problem.kv;
+  if (p.queries <= 1) params.problem.query.strides.row = 0;
+  if (p.keys <= 1) kv.key.strides.row = kv.value.strides.row = 0;
+  step->set_params(params);
+  step->place = [](void* placed, const core::Addresses& at, void*) {
+    auto* const to = static_cast<CodedParams*>(placed);
+    place(&to->problem, at);
+    place(&to->coded, at);
+    return core::Status{};
+  };
 }
 
 core::Kernel production_row() {

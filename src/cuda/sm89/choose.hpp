@@ -2,9 +2,13 @@
 #pragma once
 
 #include "core/kernel.hpp"
+#include "cuda/runtime/step.hpp"
 #include "cuda/sm89/configs.hpp"
 
 namespace tessera::cuda::sm89 {
+
+// A launch of a kernel that takes CodedParams.
+void set_params(runtime::Step* step, const core::Problem& problem);
 
 core::Kernel production_row();
 
