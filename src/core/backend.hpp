@@ -8,6 +8,10 @@
 
 #include "core/kernel.hpp"
 
+namespace tessera::codes {
+struct Problem;
+}
+
 namespace tessera::core {
 
 class Backend {
@@ -27,6 +31,10 @@ class Backend {
   [[nodiscard]] virtual int state(const tessera_device&) const { return 0; }
   // Every tensor's memory, the workspace's and the stream can be used by the device.
   [[nodiscard]] virtual Status check_memory(const Addresses& at, const tessera_device& request) const = 0;
+
+  // tessera_quantise, of a request that passed validation and check_device.
+  [[nodiscard]] virtual Status quantise(const codes::Problem& problem,
+                                        const tessera_device& request) const = 0;
 };
 
 const std::vector<const Backend*>& backends();

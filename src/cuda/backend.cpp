@@ -1,6 +1,7 @@
 // GPUs as the core sees them; see core/backend.hpp. Part of every build: without nvcc no GPU is ever found.
 #include "cuda/backend.hpp"
 
+#include "cuda/quantise/run.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cuda {
@@ -19,7 +20,13 @@ class CudaBackend final : public core::Backend {
     return runtime::find_gpu(device.index, why);
   }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
-    return runtime::current().check_memory(at, device);
+    core::PerTensor<runtime::Named> all;
+    for (const core::TensorField& field : core::kTensorFields.values)
+      all[field.id] = {field.name, at[field.id]};
+    return runtime::current().check_memory(all.values, device);
+  }
+  core::Status quantise(const codes::Problem& problem, const tessera_device& device) const override {
+    return quantise::run(problem, device);
   }
 };
 
