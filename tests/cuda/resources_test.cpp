@@ -130,7 +130,7 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   quantiser.name = "the quantiser";
   quantiser.device = TESSERA_CUDA;
   quantiser.symbol = "cuda::quantise::";
-  quantiser.budget = {176, 12 * 1024, 0};
+  quantiser.budget = {184, 12 * 1024, 0};
   rows.push_back(quantiser);
   for (const std::string& sentence : check_resources(functions, rows)) ADD_FAILURE() << sentence;
   // What sm90 may spill is for its variant with mask tensors alone.

@@ -41,7 +41,8 @@ __device__ inline float largest_of_block(float x, float* shared) {
 }
 
 template <class T, bool kWholeRows>
-__global__ void __launch_bounds__(kThreads) find_largest(const __grid_constant__ QuantiseParams p) {
+__global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
+    find_largest(const __grid_constant__ QuantiseParams p) {
   using Rows = Rows<T, kWholeRows>;
   static_assert(kMostLanes * kWide<T> <= kThreads, "a thread for each column of a piece");
   __shared__ float shared[kThreads * kWide<T>];

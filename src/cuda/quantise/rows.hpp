@@ -15,6 +15,10 @@ inline constexpr int kMostDim = 1024;
 template <class T>
 inline constexpr int kWide = wide_of(sizeof(T));
 
+// That an SM is to have room for, where not all of a row is held.
+template <bool kWholeRows>
+inline constexpr int kLeastBlocks = kWholeRows ? 1 : 3;
+
 // Which head and rows a block has, of those that are dealt out to the grid.
 struct Span {
   long long outer, head, first, last;  // last: one behind

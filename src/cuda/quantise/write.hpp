@@ -46,7 +46,8 @@ __device__ inline void write_columns(const QuantiseParams& p, const Span& span, 
 }
 
 template <class T, class Format, bool kWholeRows>
-__global__ void __launch_bounds__(kThreads) write_codes(const __grid_constant__ QuantiseParams p) {
+__global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
+    write_codes(const __grid_constant__ QuantiseParams p) {
   using Rows = Rows<T, kWholeRows>;
   extern __shared__ __align__(16) unsigned char tile[];  // [dim][kTilePitch], where codes are transposed
   const long long *const s = p.output_strides, items = spans_of(p, kTileRows);
