@@ -38,6 +38,7 @@ Examples:
   tessera quantise --input k.npy --output k8.safetensors:key --scales block64
   tessera quantise --input v.npy --output v8.safetensors:value --scales channel --dtype e5m2
   tessera quantise --input k.npy --output k8.npy --scales-output s.npy --smooth --means-output m.npy
+  tessera quantise --input q.npy --output q8.safetensors --scales head --device cuda
   tessera attend --query q8.safetensors --key k8.safetensors --value v8.safetensors --output o.npy \
                  --query-scales q8.safetensors --key-scales k8.safetensors --value-scales v8.safetensors
 

@@ -398,6 +398,11 @@ TEST(QuantiseBits, HostMemoryIsRefusedByTheTensorsName) {
         << tessera_last_error();
   }
   expect_cpu_bits(wish);  // still
+  // Where nothing lies in a tensor, its address is nobody's.
+  const Call empty({.rows = 0});
+  tessera_quantisation mixed = empty.gpu;
+  mixed.input.data = empty.host.input.data;
+  EXPECT_EQ(tessera_quantise(&mixed, &device), TESSERA_OK) << tessera_last_error();
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ core::Status run(const Problem& p, const tessera_device& device) {
   if (core::Status s = codes::check_workspace(p, device); !s.ok()) return s;
   std::array<runtime::Named, std::size(Problem{}.memory)> memory;
   std::transform(std::begin(p.memory), std::end(p.memory), memory.begin(), [](const codes::Piece& each) {
-    return runtime::Named{each.name, each.data};
+    return runtime::Named{each.name, each.bytes > 0 ? each.data : nullptr};
   });
   if (core::Status s = runtime::current().check_memory(memory, device); !s.ok()) return s;
   Steps steps;
