@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "cases/gpu/memory.hpp"
 #include "cli/common.hpp"
 #include "cli/file_tensors.hpp"
 #include "cli/json.hpp"
+#include "cli/select.hpp"
 #include "cli/term.hpp"
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
@@ -36,6 +38,7 @@ Examples:
   tessera quantise --input k.npy --output k8.safetensors:key --scales block64
   tessera quantise --input v.npy --output v8.safetensors:value --scales channel --dtype e5m2
   tessera quantise --input k.npy --output k8.npy --scales-output s.npy --smooth --means-output m.npy
+  tessera quantise --input q.npy --output q8.safetensors --scales head --device cuda
   tessera attend --query q8.safetensors --key k8.safetensors --value v8.safetensors --output o.npy \
                  --query-scales q8.safetensors --key-scales k8.safetensors --value-scales v8.safetensors
 
@@ -45,7 +48,7 @@ struct QuantiseFlags : LoadFlags {
   std::string input, output, scales_output, means_output;
   std::string format = "e4m3", scales = "tensor", layout = "bhsd";
   bool smooth = false, hadamard = false, transpose = false, json = false;
-  int threads = 0;
+  DeviceFlags device;
 };
 
 // Where the three results go, as names on a command line.
@@ -98,7 +101,36 @@ tessera_tensor swapped(tessera_tensor t) {
   return t;
 }
 
+// On a GPU over copies there, whose results come back.
+core::Status quantise_on_gpu(const tessera_quantisation& host, const Quantised& r,
+                             const tessera_device& device) {
+  tessera_quantisation q = host;
+  const struct {
+    tessera_tensor tessera_quantisation::*tensor;
+    std::size_t bytes;
+  } all[] = {{&tessera_quantisation::input, r.input.bytes.size()},
+             {&tessera_quantisation::output, r.codes.bytes.size()},
+             {&tessera_quantisation::scales, r.scales.bytes.size()},
+             {&tessera_quantisation::means, r.means.bytes.size()}};
+  std::array<gpu::Memory, std::size(all)> there;
+  for (std::size_t n = 0; n < std::size(all); ++n) {
+    if (all[n].bytes == 0) continue;
+    if (core::Status s = gpu::Memory::allocate(device.index, all[n].bytes, &there[n]); !s.ok()) return s;
+    if (n == 0)
+      if (core::Status s = there[n].upload(host.input.data, all[n].bytes); !s.ok()) return s;
+    (q.*all[n].tensor).data = there[n].data();
+  }
+  if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK)
+    return {code, tessera_last_error()};
+  for (std::size_t n = 1; n < std::size(all); ++n) {
+    if (all[n].bytes == 0) continue;
+    if (core::Status s = there[n].download((host.*all[n].tensor).data, all[n].bytes); !s.ok()) return s;
+  }
+  return {};
+}
+
 Quantised compute(const QuantiseFlags& flags, const Places& places) {
+  const tessera_device device = flags.device.resolve();
   Quantised r;
   const bool rows_before_heads = flags.layout == "bshd";
   r.input = load_numbers(flags.input, std::array<std::string_view, 1>{"input"}, flags, false);
@@ -122,13 +154,16 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
     r.means = allocate(files::Element::f32, {shape[0], shape[1], 1, shape[3]}, places.means);
     q.means = view(r.means, "means", 4);
   }
-  tessera_device device = TESSERA_DEVICE_INIT;
-  device.threads = flags.threads;
-  if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK) {
-    const int exit_code = code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                          : code == TESSERA_INTERNAL       ? kExitNoAnswer
-                                                           : kExitUnavailable;
-    throw Stop(exit_code, tessera_last_error());
+  core::Status status;
+  if (device.kind == TESSERA_CUDA)
+    status = quantise_on_gpu(q, r, device);
+  else if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK)
+    status = {code, tessera_last_error()};
+  if (!status.ok()) {
+    const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
+                          : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
+                                                                  : kExitUnavailable;
+    throw Stop(exit_code, status.message);
   }
   return r;
 }
@@ -197,7 +232,11 @@ void add_quantise(CLI::App& app, int* exit_code) {
   verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are")
       ->check(CLI::IsMember({"f16", "bf16"}));
   verb->add_flag("--convert", flags->convert, "Round a float64 input to float32");
-  whole_number(verb->add_option("--threads", flags->threads, "CPU threads; 0 means all cores"), 0,
+  verb->add_option("--device", flags->device.device, "cpu or cuda")
+      ->type_name("DEVICE")
+      ->capture_default_str();
+  whole_number(verb->add_option("--gpu", flags->device.gpu, "Which GPU, with --device cuda"), 0, 1023);
+  whole_number(verb->add_option("--threads", flags->device.threads, "CPU threads; 0 means all cores"), 0,
                TESSERA_MAX_THREADS);
   verb->add_flag("--json", flags->json, "Print what was done as JSON");
   verb->footer(kQuantiseFooter);

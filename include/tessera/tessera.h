@@ -228,7 +228,7 @@ typedef struct tessera_attention {
  *
  * but not below the least normal float, and 1 where every x is 0. NaN stays NaN; i8 has none, and holds 0 for
  * it. Infinity becomes the largest number of its sign, 127 or -127 in i8 (-128 is never written), and changes
- * no scale. The same input gives the same bits, on any number of threads.
+ * no scale. The same input gives the same bits, on any number of threads and on GPUs.
  *
  * means (smoothing, for keys): where given, the mean of each channel over the rows of its head, over finite
  * elements, is written there and subtracted. With such keys attention has the same output, because every
@@ -237,8 +237,8 @@ typedef struct tessera_attention {
  *
  * hadamard: each row, less the means, is multiplied by the Walsh-Hadamard matrix of its length, a power of
  * two, divided by the root of the length. That is a rotation: dot products of queries and keys that both went
- * through it stay as they are, and outliers of single channels are spread over all. A row with NaN or
- * infinity becomes NaN (in i8: 0). */
+ * through it stay as they are, and outliers of single channels are spread over all. Of a row with NaN or
+ * infinity nothing is left: its elements become NaN (in i8: 0) or the largest number of either sign. */
 typedef struct tessera_quantisation {
   size_t struct_size;
   tessera_tensor input;  /* [outer, heads, rows, dim]  f32, f16 or bf16, last dimension contiguous */
@@ -307,9 +307,11 @@ typedef struct tessera_plan_info {
  * TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
-/* Writes codes, scales and means. On CPUs only so far: others are TESSERA_UNSUPPORTED. device.kernel must be
- * NULL; a pool of the caller's is called for each pass over the input, of which there are two, with means
- * three. */
+/* Writes codes, scales and means. On a CPU it returns when they are written; a pool of the caller's is called
+ * for each pass over the input, of which there are two, with means three. On a GPU it puts the work on the
+ * stream and returns, as tessera_attend does, also while the stream is captured. device.kernel must be NULL.
+ * Only a GPU takes scratch memory, from device.workspace if that is given: docs/api.md says how much, and so
+ * does the sentence that refuses one too small. */
 TESSERA_API tessera_status tessera_quantise(const tessera_quantisation* quantisation,
                                             const tessera_device* device);
 

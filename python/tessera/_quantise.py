@@ -44,6 +44,8 @@ def _allocator(x, name: str):
         return lambda shape, codes: torch.empty(
             shape, dtype=getattr(torch, name) if codes else torch.float32, device=x.device
         )
+    if _is_a(x, "cupy", "ndarray"):
+        raise TypeError("x is an array of CuPy, which has no 8-bit floats; tensors of PyTorch, on a GPU, are accepted")
     np, dtype = _numpy_dtype(name)
     return lambda shape, codes: np.empty(shape, dtype if codes else np.float32)
 
@@ -73,7 +75,8 @@ def quantise(x, dtype="float8_e4m3fn", *, scales="tensor", smooth=False, hadamar
     hadamard   for q and k, both or neither: rotate rows by the Walsh-Hadamard matrix; dim is a power of two
     transpose  for v: codes whose rows, the keys, are contiguous, as a transposed view
 
-    On the CPU; arrays of JAX pass through NumPy, outside of jit.
+    Tensors of PyTorch on a GPU are quantised there, on the current stream, with the CPU's bits. All else on the CPU;
+    arrays of JAX pass through NumPy, outside of jit.
     """
     name = _dtype_name(dtype)
     if _is_a(x, "jax", "Array"):

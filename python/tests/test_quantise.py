@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -172,3 +175,12 @@ def test_jax():
     assert isinstance(codes, jax.Array) and codes.dtype == jax.numpy.float8_e4m3fn
     want, _ = tessera.quantise(x, scales="head")
     assert np.array_equal(np.asarray(codes).view(np.uint8), want.view(np.uint8)) and scales.shape == (1, 2, 1, 1)
+
+
+def test_cupy_is_refused_by_name(monkeypatch):
+    class Array:  # whoever has one has imported CuPy
+        shape = (1, 1, 4, 8)
+
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=Array))
+    with pytest.raises(TypeError, match="x is an array of CuPy, which has no 8-bit floats"):
+        tessera.quantise(Array())

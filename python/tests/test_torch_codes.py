@@ -92,3 +92,37 @@ def test_cuda(name):
         pytest.skip(str(why))
     want = tessera.attend(*arrays, key_scales=np.float32([0.5]), output_dtype="float32")
     assert np.abs(got.cpu().numpy() - want).max() < 0.02 * np.abs(want).max()
+
+
+def on_gpu(x, **options):
+    """quantise() of x on the GPU, as arrays; skips where there is none, or no kernels for it."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    try:
+        return [part.cpu().view(torch.uint8).numpy() for part in tessera.quantise(x.cuda(), **options)]
+    except tessera.DeviceUnavailable as why:
+        pytest.skip(str(why))
+
+
+@pytest.mark.parametrize("scales", ["tensor", "head", "block64", "channel"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_quantise_on_a_gpu_has_the_bits_of_the_cpu(dtype, scales):
+    x = torch.from_numpy(reference.random_inputs(3, 2, 4, 2, 1100, 90, 64)[0]).to(dtype)
+    for options in ({"smooth": True}, {"hadamard": True}, {"transpose": True, "dtype": torch.float8_e5m2}):
+        want = tessera.quantise(x, scales=scales, **options)
+        with torch.cuda.stream(torch.cuda.Stream() if torch.cuda.is_available() else None):
+            got = on_gpu(x, scales=scales, **options)
+        for a, b in zip(got, want, strict=True):
+            assert np.array_equal(a, b.view(torch.uint8).numpy()), (dtype, scales, options)
+
+
+def test_quantise_inside_a_cuda_graph():
+    x = torch.from_numpy(reference.random_inputs(4, 2, 4, 2, 70, 90, 64)[0])
+    on_gpu(x)  # skips; and the second time nothing is loaded any more
+    there, graph = torch.zeros_like(x, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = tessera.quantise(there, scales="head", smooth=True)
+    there.copy_(x)
+    graph.replay()
+    for a, b in zip(results, tessera.quantise(x, scales="head", smooth=True), strict=True):
+        assert torch.equal(a.cpu().view(torch.uint8), b.view(torch.uint8))

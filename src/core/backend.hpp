@@ -9,6 +9,10 @@
 
 #include "core/kernel.hpp"
 
+namespace tessera::codes {
+struct Problem;
+}
+
 namespace tessera::core {
 
 class Backend {
@@ -32,6 +36,10 @@ class Backend {
                                 std::shared_ptr<const Prepared>* out) const = 0;
   // Every tensor's memory, the workspace's and the stream can be used by the device.
   [[nodiscard]] virtual Status check_memory(const Addresses& at, const tessera_device& request) const = 0;
+
+  // tessera_quantise, of a request that passed validation and check_device.
+  [[nodiscard]] virtual Status quantise(const codes::Problem& problem,
+                                        const tessera_device& request) const = 0;
 };
 
 const std::vector<const Backend*>& backends();

@@ -17,6 +17,7 @@
 #include "cpu/scratch.hpp"
 #include "cpu/targets.hpp"
 #include "cpu/threads.hpp"
+#include "quantise/quantise.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -278,6 +279,9 @@ class CpuBackend final : public core::Backend {
   }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
     return check_on_host(at, device);
+  }
+  core::Status quantise(const codes::Problem& problem, const tessera_device& device) const override {
+    return codes::quantise_on_cpu(problem, device);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/append/prepare.hpp"
+#include "cuda/quantise/run.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cuda {
@@ -27,7 +28,13 @@ class CudaBackend final : public core::Backend {
     return append::prepare(problem, device, std::move(attend), out);
   }
   core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override {
-    return runtime::current().check_memory(at, device);
+    core::PerTensor<runtime::Named> all;
+    for (const core::TensorField& field : core::kTensorFields.values)
+      all[field.id] = {field.name, at[field.id]};
+    return runtime::current().check_memory(all.values, device);
+  }
+  core::Status quantise(const codes::Problem& problem, const tessera_device& device) const override {
+    return quantise::run(problem, device);
   }
 };
 

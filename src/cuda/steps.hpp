@@ -23,6 +23,7 @@ class Steps final : public core::Prepared {
     has_own_memory = true;
     return at;
   }
+  [[nodiscard]] bool empty() const { return steps_.empty(); }
   // The end of every prepare(): the steps are made ready, and `words` makes the sentence for people.
   core::Status finish(int gpu, std::int64_t items, std::function<std::string()> words) {
     for (const runtime::Step& step : steps_)

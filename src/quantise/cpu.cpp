@@ -1,13 +1,14 @@
 // Three passes over chunks of rows, each of them parallel: sums for the means, largest magnitudes for the
 // scales, codes. What chunks find is put together in their order, so that the number of threads changes no
-// bit.
+// bit. GPUs (cuda/quantise) do the same in the same order.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "cpu/host_memory.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/threads.hpp"
 #include "quantise/codes.hpp"
@@ -26,13 +27,15 @@ void hadamard(float* row, std::int64_t dim) {
       }
     }
   }
-  const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+  const float factor = hadamard_factor(dim);
   for (std::int64_t d = 0; d < dim; ++d) row[d] *= factor;
 }
 
-namespace {
+float hadamard_factor(std::int64_t dim) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+}
 
-constexpr std::int64_t kChunkRows = 1024;  // a multiple of every scale_rows
+namespace {
 
 // Rows of one head that one thread takes at a time.
 struct Chunk {
@@ -94,10 +97,6 @@ std::int64_t cells_of_chunk(const Problem& p) {
   return p.scale_rows == 0 ? 1 : kChunkRows / p.scale_rows;
 }
 
-struct Sum {
-  double total = 0, count = 0;
-};
-
 // What the chunks find: made before anything is written, so that a lack of memory leaves the results alone.
 struct Found {
   std::vector<Sum> sums;       // of each chunk's channels, for the means
@@ -108,33 +107,33 @@ struct Found {
         largest(static_cast<std::size_t>(chunks.count() * cells_of_chunk(p))) {}
 };
 
-// Of each channel of each head, over its finite elements, in float64.
+// Of each channel, over the rows of a chunk.
+void add_up(const Problem& p, const Chunk& chunk, Sum* sums) {
+  Row row;
+  std::array<Sum, TESSERA_MAX_HEAD_DIM> block;
+  for (std::int64_t first = chunk.first_row; first < chunk.last_row; first += kSumRows) {
+    std::fill_n(block.begin(), p.dim, Sum{});
+    for (std::int64_t r = first; r < std::min(first + kSumRows, chunk.last_row); ++r) {
+      load_row(p, chunk.o, chunk.h, r, row.data());
+      for (std::int64_t d = 0; d < p.dim; ++d)
+        add(row[static_cast<std::size_t>(d)], &block[static_cast<std::size_t>(d)]);
+    }
+    for (std::int64_t d = 0; d < p.dim; ++d) add(block[static_cast<std::size_t>(d)], &sums[d]);
+  }
+}
+
+// Of each channel of each head, over its finite elements.
 void write_means(const Problem& p, const Chunks& chunks, const tessera_device& device,
                  std::vector<Sum>& sums) {
-  for_each_chunk(p, chunks, device, [&](std::int64_t n) noexcept {
-    const Chunk chunk = chunks[n];
-    Sum* const own = sums.data() + n * p.dim;
-    Row row;
-    for (std::int64_t r = chunk.first_row; r < chunk.last_row; ++r) {
-      load_row(p, chunk.o, chunk.h, r, row.data());
-      for (std::int64_t d = 0; d < p.dim; ++d) {
-        if (!std::isfinite(row[static_cast<std::size_t>(d)])) continue;
-        own[d].total += row[static_cast<std::size_t>(d)];
-        own[d].count += 1;
-      }
-    }
-  });
+  for_each_chunk(p, chunks, device,
+                 [&](std::int64_t n) noexcept { add_up(p, chunks[n], sums.data() + n * p.dim); });
   for (std::int64_t head = 0; head < p.outer * p.heads; ++head) {
     for (std::int64_t d = 0; d < p.dim; ++d) {
-      Sum all;
-      for (std::int64_t c = 0; c < chunks.per_head(); ++c) {
-        const Sum& part = sums[static_cast<std::size_t>((head * chunks.per_head() + c) * p.dim + d)];
-        all.total += part.total;
-        all.count += part.count;
-      }
+      Sum all{};
+      for (std::int64_t c = 0; c < chunks.per_head(); ++c)
+        add(sums[static_cast<std::size_t>((head * chunks.per_head() + c) * p.dim + d)], &all);
       const std::int64_t* const s = p.mean_strides;
-      float& mean = p.means[head / p.heads * s[0] + head % p.heads * s[1] + d * s[3]];
-      mean = all.count > 0 ? static_cast<float>(all.total / all.count) : 0.0f;
+      p.means[head / p.heads * s[0] + head % p.heads * s[1] + d * s[3]] = mean_of(all, p.rows);
     }
   }
 }
@@ -150,9 +149,9 @@ void find_largest(const Problem& p, const Chunks& chunks, const tessera_device& 
       float* const own =
           largest.data() + n * cells + (p.scale_rows == 0 ? 0 : (r - chunk.first_row) / p.scale_rows);
       for (std::int64_t d = 0; d < p.dim; ++d) {
-        const float magnitude = std::fabs(row[static_cast<std::size_t>(d)]);
+        const float magnitude = magnitude_of(row[static_cast<std::size_t>(d)]);
         float& most = own[p.by_channel ? d : 0];
-        if (magnitude > most && magnitude <= std::numeric_limits<float>::max()) most = magnitude;
+        if (magnitude > most && magnitude <= kLargestFloat) most = magnitude;
       }
     }
   });
@@ -167,8 +166,6 @@ void for_each_scale(const Problem& p, F f) {
         for (std::int64_t d = 0; d < shape[3]; ++d) f(&p.scales[o * s[0] + h * s[1] + b * s[2] + d * s[3]]);
 }
 
-// The largest magnitude / the format's largest number. Never below the least normal float, so that dividing
-// by it means something; 1 where there is nothing but zeros.
 void write_scales(const Problem& p, const Chunks& chunks, const std::vector<float>& largest,
                   float format_largest) {
   const std::int64_t cells = cells_of_chunk(p);
@@ -182,9 +179,7 @@ void write_scales(const Problem& p, const Chunks& chunks, const std::vector<floa
       most = std::max(most, largest[static_cast<std::size_t>(n * cells + cell)]);
     }
   }
-  for_each_scale(p, [&](float* scale) {
-    *scale = *scale == 0 ? 1.0f : std::max(*scale / format_largest, std::numeric_limits<float>::min());
-  });
+  for_each_scale(p, [&](float* scale) { *scale = scale_of(*scale, format_largest); });
 }
 
 template <class Format>
@@ -218,6 +213,8 @@ void quantise_as(const Problem& p, const tessera_device& device) {
 }  // namespace
 
 core::Status quantise_on_cpu(const Problem& problem, const tessera_device& device) {
+  for (const Piece& each : problem.memory)
+    if (core::Status s = cpu::check_on_host(each.name, each.data); !s.ok()) return s;
   if (problem.output.dtype == TESSERA_F8E4M3)
     quantise_as<E4M3>(problem, device);
   else if (problem.output.dtype == TESSERA_I8)

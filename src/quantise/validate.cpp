@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/problem.hpp"
 #include "core/tensor_checks.hpp"
@@ -98,7 +99,7 @@ Status check_overlap(const Named& a, const Named& b) {
   return invalid(fmt::format("{} overlaps {} in memory; results need memory of their own", b.name, a.name));
 }
 
-Status check_tensors(const tessera_quantisation& q) {
+Status check_tensors(const tessera_quantisation& q, Piece (&memory)[4]) {
   Named all[] = {{"input", q.input, {"[outer, heads, rows, dim]", 4, 4, kWide}, false},
                  {"output", q.output, {"[outer, heads, rows, dim]", 4, 4, kCodes, true, true}},
                  {"scales",
@@ -116,13 +117,16 @@ Status check_tensors(const tessera_quantisation& q) {
     for (std::size_t a = 0; a < b; ++a)
       if (Status s = check_overlap(all[a], all[b]); !s.ok()) return s;
   }
+  static_assert(std::extent_v<decltype(all)> == std::extent_v<decltype(Problem::memory)>);
+  for (std::size_t n = 0; n < std::size(all); ++n)
+    memory[n] = {all[n].name, all[n].tensor.data, all[n].bytes};
   return {};
 }
 
 }  // namespace
 
 Status validate(const tessera_quantisation& q, Problem* out) {
-  if (Status s = check_tensors(q); !s.ok()) return s;
+  if (Status s = check_tensors(q, out->memory); !s.ok()) return s;
   if (Status s = check_options(q); !s.ok()) return s;
   if (Status s = check_shapes(q); !s.ok()) return s;
   out->outer = q.input.shape[0];
@@ -141,6 +145,26 @@ Status validate(const tessera_quantisation& q, Problem* out) {
   out->scale_rows = q.scales.shape[2] > 1 ? q.scale_rows : 0;
   out->by_channel = q.scales.shape[3] > 1;
   out->hadamard = q.hadamard != 0;
+  return {};
+}
+
+Status check_workspace(const Problem& problem, const tessera_device& device) {
+  if (device.workspace == nullptr) {
+    if (device.workspace_bytes == 0) return {};
+    return invalid(
+        fmt::format("device.workspace is null, but device.workspace_bytes is {}", device.workspace_bytes));
+  }
+  constexpr std::uintptr_t kAlignment = 256;
+  const auto begin = reinterpret_cast<std::uintptr_t>(device.workspace);
+  if (begin % kAlignment != 0) {
+    return invalid(fmt::format("device.workspace is {}; a multiple of {} is accepted",
+                               fmt::ptr(device.workspace), kAlignment));
+  }
+  for (const Piece& each : problem.memory) {
+    const auto tensor = reinterpret_cast<std::uintptr_t>(each.data);
+    if (begin < tensor + each.bytes && tensor < begin + device.workspace_bytes)
+      return invalid(fmt::format("device.workspace overlaps {} in memory", each.name));
+  }
   return {};
 }
 

@@ -81,6 +81,19 @@ TEST_F(Quantise, WholeNumbersOfACache) {
   }
 }
 
+TEST_F(Quantise, OnAGpuTheSameOrARefusal) {
+  const std::string options = "--input k.npy --smooth --scales channel --transpose --output ";
+  ASSERT_EQ(quantise(options + "host.safetensors").exit_code, 0);
+  const Ran ran = quantise(options + "gpu.safetensors --device cuda");
+  if (ran.exit_code == 3) {
+    EXPECT_NE(ran.text.find("device.kind is 2 (cuda), but "), std::string::npos) << ran.text;
+    GTEST_SKIP() << "skipped: quantise --device cuda, because " << ran.text;
+  }
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  for (const std::string name : {"codes", "scales", "means"})
+    EXPECT_EQ(bytes(load("gpu.safetensors:" + name)), bytes(load("host.safetensors:" + name))) << name;
+}
+
 TEST_F(Quantise, RefusalsSayWhy) {
   const struct {
     const char* arguments;
@@ -95,6 +108,8 @@ TEST_F(Quantise, RefusalsSayWhy) {
       {"--input no.npy --output q8.safetensors", "no.npy"},
       {"--input q.npy --output q.npy --scales-output s.npy", "is the input of this command"},
       {"--input q.npy", "--output"},
+      {"--input q.npy --output q8.safetensors --device tpu",
+       "--device 'tpu' is unknown; accepted: cpu, cuda"},
   };
   const std::size_t before = file_count();
   for (const auto& each : all) {

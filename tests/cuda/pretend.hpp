@@ -43,7 +43,9 @@ class Pretend final : public cuda::runtime::Runtime {
     if (why != nullptr) *why = reason;
     return nullptr;
   }
-  core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
+  core::Status check_memory(std::span<const cuda::runtime::Named>, const tessera_device&) const override {
+    return {};
+  }
   core::Status make_ready(const Step&, int) const override { return {}; }
   core::Status launch(const Step& step, const core::Addresses& at, void* workspace,
                       const tessera_device&) const override {

@@ -28,6 +28,7 @@ class FakeCpu final : public core::Backend {
     return core::unsupported("this CPU is made up, and stores no new keys");
   }
   core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return {}; }
+  core::Status quantise(const codes::Problem&, const tessera_device&) const override { return {}; }
 
  private:
   std::vector<core::Kernel> rows_;

@@ -33,6 +33,9 @@ class OtherRows final : public core::Backend {
   core::Status check_memory(const core::Addresses& at, const tessera_device& request) const override {
     return real_.check_memory(at, request);
   }
+  core::Status quantise(const codes::Problem& problem, const tessera_device& request) const override {
+    return real_.quantise(problem, request);
+  }
 
  private:
   const core::Backend& real_;

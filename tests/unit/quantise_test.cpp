@@ -96,7 +96,8 @@ void expect_rounding(tessera_dtype dtype) {
     EXPECT_EQ(codes::encode<Format>(x), Format::kLargestCode);
     EXPECT_EQ(codes::encode<Format>(-x), 0x80 | Format::kLargestCode);
   }
-  EXPECT_EQ(codes::encode<Format>(kNan) & 0x7f, 0x7f);
+  EXPECT_EQ(codes::encode<Format>(kNan), 0x7f);
+  EXPECT_EQ(codes::encode<Format>(-kNan), 0x7f);
   EXPECT_EQ(codes::encode<Format>(-0.0f), 0x80);
   EXPECT_EQ(codes::encode<Format>(1e-40f), 0);
 }
@@ -249,6 +250,62 @@ TEST(Quantise, SmoothingSubtractsTheMeansOfChannels) {
   EXPECT_EQ(c.code(5), 448);
   EXPECT_TRUE(std::isnan(c.code(3)));
   EXPECT_EQ(c.code(7), 448);
+}
+
+// Two roundings of the mean itself; and n^2 2^-48 of the mean magnitude, where n, the most additions that a
+// number goes through, is 64 rows, 16 blocks of a chunk and the chunks: each loses 2^-24 of what `low` holds,
+// which is n such losses of `high`.
+TEST(Quantise, MeansAreAboutAsGoodAsThoseOfDoubles) {
+  const std::int64_t rows = 3000, dim = 6;
+  std::vector<float> values = normal(static_cast<std::size_t>(rows * dim), 3);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    switch (i % 6) {
+      case 1:  // large ones that cancel
+        values[i] += i / 6 % 2 == 0 ? 1e6f : -1e6f;
+        break;
+      case 2:
+        values[i] += 3000;
+        break;
+      case 3:  // whose sum is no float
+        values[i] = 3e38f + values[i] * 1e36f;
+        break;
+      case 4:
+        values[i] *= 1e-42f;
+        break;
+      case 5:  // of every size
+        values[i] = std::ldexp(values[i], static_cast<int>(i / 6 % 200) - 100);
+        break;
+      default:
+        break;
+    }
+  }
+  Call c(1, 1, rows, dim, values);
+  c.add_means();
+  c.run();
+  for (std::int64_t d = 0; d < dim; ++d) {
+    long double sum = 0, magnitudes = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const long double x = values[static_cast<std::size_t>(r * dim + d)];
+      sum += x;
+      magnitudes += std::fabs(x);
+    }
+    const auto mean = static_cast<double>(sum / rows), magnitude = static_cast<double>(magnitudes / rows);
+    const double depth = 64 + 16 + 3, least = 0x1p-149;
+    EXPECT_NEAR(c.means[static_cast<std::size_t>(d)], mean,
+                0x1.01p-23 * std::fabs(mean) + depth * depth * 0x1p-48 * magnitude + least)
+        << d;
+  }
+}
+
+TEST(Quantise, AMeanOfTheLargestFloatsIsFinite) {
+  for (const std::int64_t rows : {1, 3, 70, 2049}) {
+    Call c(1, 1, rows, 1,
+           std::vector<float>(static_cast<std::size_t>(rows), std::numeric_limits<float>::max()));
+    c.add_means();
+    c.run();
+    EXPECT_NEAR(c.means[0] / std::numeric_limits<float>::max(), 1, 0x1p-23) << rows;
+    EXPECT_TRUE(std::isfinite(c.means[0])) << rows;
+  }
 }
 
 TEST(Quantise, HadamardIsARotation) {

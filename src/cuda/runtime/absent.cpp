@@ -1,15 +1,20 @@
 // The CUDA part of a build without nvcc: no kernels, no GPU, and sentences that say so.
 #include "cuda/backend.hpp"
+#include "cuda/quantise/run.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace tessera::cuda {
 
+constexpr const char* kAbsent = "this build of Tessera has no CUDA kernels";
+
 std::vector<core::Kernel> kernels() { return {}; }
+
+core::Status quantise::run(const codes::Problem&, const tessera_device&) {
+  return {TESSERA_DEVICE_UNAVAILABLE, kAbsent};
+}
 
 namespace runtime {
 namespace {
-
-constexpr const char* kAbsent = "this build of Tessera has no CUDA kernels";
 
 class Absent final : public Runtime {
  public:
@@ -18,7 +23,7 @@ class Absent final : public Runtime {
     if (why != nullptr) *why = kAbsent;
     return nullptr;
   }
-  core::Status check_memory(const core::Addresses&, const tessera_device&) const override { return absent(); }
+  core::Status check_memory(std::span<const Named>, const tessera_device&) const override { return absent(); }
   core::Status make_ready(const Step&, int) const override { return absent(); }
   core::Status launch(const Step&, const core::Addresses&, void*, const tessera_device&) const override {
     return absent();

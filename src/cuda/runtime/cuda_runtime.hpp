@@ -11,7 +11,7 @@ namespace tessera::cuda::runtime {
 class CudaRuntime final : public Runtime {
  public:
   const Gpu* find_gpu(int index, std::string* why) const override;
-  core::Status check_memory(const core::Addresses& at, const tessera_device& device) const override;
+  core::Status check_memory(std::span<const Named> all, const tessera_device& device) const override;
   core::Status make_ready(const Step& step, int gpu) const override;
   core::Status launch(const Step& step, const core::Addresses& at, void* workspace,
                       const tessera_device& device) const override;

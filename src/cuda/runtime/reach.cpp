@@ -52,13 +52,13 @@ core::Status check_stream(void* stream, int wanted) {
 
 }  // namespace
 
-core::Status CudaRuntime::check_memory(const core::Addresses& at, const tessera_device& device) const {
+core::Status CudaRuntime::check_memory(std::span<const Named> all, const tessera_device& device) const {
   if (core::Status s = check_stream(device.stream, device.index); !s.ok()) return s;
   const CurrentGpu current(device.index);
   if (core::Status s = checked(current.error(), "cudaSetDevice"); !s.ok()) return s;
-  for (const core::TensorField& field : core::kTensorFields.values) {
-    if (at[field.id] == nullptr) continue;
-    if (core::Status s = check_one(field.name, at[field.id], device.index); !s.ok()) return s;
+  for (const Named& each : all) {
+    if (each.data == nullptr) continue;
+    if (core::Status s = check_one(each.name, each.data, device.index); !s.ok()) return s;
   }
   if (device.workspace == nullptr) return {};
   return check_one("device.workspace", device.workspace, device.index);

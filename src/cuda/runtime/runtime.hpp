@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "core/kernel.hpp"
 #include "core/status.hpp"
@@ -38,6 +40,12 @@ struct Function {
   int blocks_per_sm = 0;  // with these threads and this much dynamic shared memory
 };
 
+// A piece of a call's memory, as users name it; null: left out.
+struct Named {
+  std::string_view name;
+  const void* data = nullptr;
+};
+
 class Runtime {
  public:
   virtual ~Runtime() = default;
@@ -47,8 +55,8 @@ class Runtime {
   // below sm_80. Asked once per process and remembered; cheap afterwards.
   virtual const Gpu* find_gpu(int index, std::string* why) const = 0;
 
-  // The stream, every tensor and the workspace belong to this GPU or can be used by it.
-  [[nodiscard]] virtual core::Status check_memory(const core::Addresses& at,
+  // The stream, every one of these and the workspace belong to this GPU or can be used by it.
+  [[nodiscard]] virtual core::Status check_memory(std::span<const Named> all,
                                                   const tessera_device& device) const = 0;
 
   // Once for a step, before the first launch.

@@ -1,0 +1,146 @@
+// Rows of one head as the numbers that are quantised: floats, less the means, through the Hadamard transform;
+// the same arithmetic in the same order as the CPU's (quantise/rows.hpp).
+//
+// `lanes` threads have a row together, and a block kThreads / lanes rows. A piece is what they load at once:
+// 16 bytes a thread. Column c of a piece is element c % kWide of lane c / kWide.
+#pragma once
+
+#include "cuda/quantise/dispatch.hpp"
+#include "cuda/quantise/params.hpp"
+#include "cuda/tile/element.hpp"
+
+namespace tessera::cuda::quantise {
+
+inline constexpr int kMostDim = 1024;
+template <class T>
+inline constexpr int kWide = wide_of(sizeof(T));
+
+// That an SM is to have room for, where not all of a row is held.
+template <bool kWholeRows>
+inline constexpr int kLeastBlocks = kWholeRows ? 1 : 3;
+
+// Which head and rows a block has, of those that are dealt out to the grid.
+struct Span {
+  long long outer, head, first, last;  // last: one behind
+  __device__ Span(const QuantiseParams& p, long long item, long long rows) {
+    const long long parts = (p.rows + rows - 1) / rows, heads = item / parts;
+    outer = heads / p.heads;
+    head = heads % p.heads;
+    first = item % parts * rows;
+    last = first + rows < p.rows ? first + rows : p.rows;
+  }
+};
+__device__ inline long long spans_of(const QuantiseParams& p, long long rows) {
+  return p.outer * p.heads * ((p.rows + rows - 1) / rows);
+}
+
+// A thread's part of a row. To rotate it takes all of its pieces at once (kWholeRows); else, and where there
+// is but one, a piece at a time: fewer registers leave room for more threads that wait for memory.
+template <class T, bool kWholeRows>
+struct Rows {
+  static constexpr int kPieces = kWholeRows ? kMostDim / (kMostLanes * kWide<T>) : 1;
+  using Part = float[kPieces][kWide<T>];
+
+  const QuantiseParams& p;
+  Span span;
+  const T* data;       // of the head
+  int lane, group;     // of those that have the row; which row
+  int groups, pieces;  // rows of a block; pieces of a row
+  int first_piece = 0;
+  Part means;
+
+  __device__ Rows(const QuantiseParams& params, const Span& mine)
+      : p(params),
+        span(mine),
+        data(static_cast<const T*>(p.input) + mine.outer * p.input_strides[0] +
+             mine.head * p.input_strides[1]),
+        lane(static_cast<int>(threadIdx.x) & (p.lanes - 1)),
+        group(static_cast<int>(threadIdx.x) / p.lanes),
+        groups(kThreads / p.lanes),
+        pieces((p.dim + columns() - 1) / columns()) {}
+
+  __device__ int columns() const { return p.lanes * kWide<T>; }  // of a piece
+  // Of the thread's first element in the piece; p.dim and more where it has none.
+  __device__ int column(int piece) const { return (first_piece + piece) * columns() + lane * kWide<T>; }
+
+  // A float for each of the thread's channels; 0 where there are none.
+  __device__ void load_channels(const float* from, long long stride, Part& to) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+      for (int v = 0; v < kWide<T>; ++v) {
+        const int c = column(i) + v;
+        to[i][v] = from != nullptr && c < p.dim ? from[c * stride] : 0.0f;
+      }
+  }
+  // From here on rows are loaded from this piece on.
+  __device__ void begin(int piece) {
+    first_piece = piece;
+    const float* const of_head =
+        p.means == nullptr ? nullptr
+                           : p.means + span.outer * p.mean_strides[0] + span.head * p.mean_strides[1];
+    load_channels(of_head, p.mean_strides[3], means);
+  }
+
+  // Zeros where there are no elements. All lanes of a warp come here together.
+  __device__ void load(long long row, Part& x) const {
+    const T* const from = data + row * p.input_strides[2];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int c = column(i);
+      alignas(16) T raw[kWide<T>];
+      if (p.whole_input != 0) {
+        *reinterpret_cast<uint4*>(raw) =
+            row < span.last && c < p.dim ? *reinterpret_cast<const uint4*>(from + c) : uint4{};
+      } else {
+#pragma unroll
+        for (int v = 0; v < kWide<T>; ++v)
+          raw[v] = row < span.last && c + v < p.dim ? from[c + v] : tile::from_float<T>(0.0f);
+      }
+#pragma unroll
+      for (int v = 0; v < kWide<T>; ++v) x[i][v] = tile::to_float(raw[v]) - means[i][v];
+    }
+    if (p.rotate != 0) rotate(x);
+  }
+
+ private:
+  __device__ static void butterfly(float& a, float& b) {
+    const float sum = a + b;
+    b = a - b;
+    a = sum;
+  }
+  // Partners 1, 2, 4, ... columns apart: of one thread, of two, of two pieces.
+  __device__ void rotate(Part& x) const {
+#pragma unroll
+    for (int half = 1; half < kWide<T>; half *= 2)
+      if (half < p.dim)
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+          for (int v = 0; v < kWide<T>; ++v)
+            if ((v & half) == 0) butterfly(x[i][v], x[i][v + half]);
+#pragma unroll 1
+    for (int step = 1; step < p.lanes; step *= 2)
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+        for (int v = 0; v < kWide<T>; ++v) {
+          const float other = __shfl_xor_sync(0xffffffffu, x[i][v], step);
+          x[i][v] = (lane & step) == 0 ? x[i][v] + other : other - x[i][v];
+        }
+#pragma unroll
+    for (int half = 1; half < kPieces; half *= 2)
+      if (half < pieces)
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i)
+          if ((i & half) == 0)
+#pragma unroll
+            for (int v = 0; v < kWide<T>; ++v) butterfly(x[i][v], x[i + half][v]);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+      for (int v = 0; v < kWide<T>; ++v) x[i][v] *= p.factor;
+  }
+};
+
+}  // namespace tessera::cuda::quantise

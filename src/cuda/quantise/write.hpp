@@ -1,0 +1,98 @@
+// The codes: each number divided by its scale, to the nearest. A block takes 64 rows of a head, which share a
+// scale if any rows do; transposed codes go through shared memory, so that the rows of a channel are written
+// side by side. A pass over the input and one over the codes, bound by memory.
+#pragma once
+
+#include "cuda/quantise/rows.hpp"
+#include "quantise/codes.hpp"
+
+namespace tessera::cuda::quantise {
+
+// The codes of one load, to a row.
+template <int kCount>
+__device__ inline void store(const unsigned char (&codes)[kCount], unsigned char* to, bool whole, int count) {
+  if (whole) {
+    unsigned words[kCount / 4] = {};
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) words[v / 4] |= unsigned{codes[v]} << 8 * (v % 4);
+    if constexpr (kCount == 8)
+      *reinterpret_cast<uint2*>(to) = uint2{words[0], words[1]};
+    else
+      *reinterpret_cast<unsigned*>(to) = words[0];
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < kCount; ++v)
+    if (v < count) to[v] = codes[v];
+}
+
+// What lies in shared memory by channels, to the output.
+__device__ inline void write_columns(const QuantiseParams& p, const Span& span, const unsigned char* tile,
+                                     unsigned char* to) {
+  constexpr int kAtOnce = 4, kPieces = kTileRows / kAtOnce;
+  const long long* const s = p.output_strides;
+  for (int n = static_cast<int>(threadIdx.x); n < p.dim * kPieces; n += kThreads) {
+    const int column = n / kPieces, row = n % kPieces * kAtOnce;
+    const unsigned char* const from = tile + column * kTilePitch + row;
+    unsigned char* const there = to + (span.first + row) * s[2] + column * s[3];
+    if (p.whole_columns != 0 && span.first + row + kAtOnce <= span.last) {
+      *reinterpret_cast<unsigned*>(there) = *reinterpret_cast<const unsigned*>(from);
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (span.first + row + i < span.last) there[i * s[2]] = from[i];
+  }
+}
+
+template <class T, class Format, bool kWholeRows>
+__global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
+    write_codes(const __grid_constant__ QuantiseParams p) {
+  using Rows = Rows<T, kWholeRows>;
+  extern __shared__ __align__(16) unsigned char tile[];  // [dim][kTilePitch], where codes are transposed
+  const long long *const s = p.output_strides, items = spans_of(p, kTileRows);
+#pragma unroll 1
+  for (long long item = blockIdx.x; item < items; item += gridDim.x) {
+    Rows rows(p, Span(p, item, kTileRows));
+    const Span& span = rows.span;
+    unsigned char* const to = p.output + span.outer * s[0] + span.head * s[1];
+    const long long block = p.scale_rows == 0 ? 0 : span.first / p.scale_rows;
+    const float* const scales = p.scales + span.outer * p.scale_strides[0] + span.head * p.scale_strides[1] +
+                                block * p.scale_strides[2];
+#pragma unroll 1
+    for (int piece = 0; piece < rows.pieces; piece += Rows::kPieces) {
+      rows.begin(piece);
+      typename Rows::Part scale;
+      rows.load_channels(scales, p.scale_strides[3], scale);
+#pragma unroll 1
+      for (long long base = span.first; base < span.last; base += rows.groups) {
+        typename Rows::Part x;
+        const long long row = base + rows.group;
+        rows.load(row, x);
+        if (row >= span.last) continue;
+#pragma unroll
+        for (int i = 0; i < Rows::kPieces; ++i) {
+          const int column = rows.column(i);
+          if (column >= p.dim) continue;
+          unsigned char codes[kWide<T>];
+#pragma unroll
+          for (int v = 0; v < kWide<T>; ++v) codes[v] = codes::encode<Format>(x[i][v] / scale[i][v]);
+          const int count = p.dim - column < kWide<T> ? p.dim - column : kWide<T>;
+          if (p.transposed == 0) {
+            store(codes, to + row * s[2] + column * s[3], p.whole_output != 0, count);
+          } else {
+#pragma unroll
+            for (int v = 0; v < kWide<T>; ++v)
+              if (v < count) tile[(column + v) * kTilePitch + static_cast<int>(row - span.first)] = codes[v];
+          }
+        }
+      }
+    }
+    if (p.transposed == 0) continue;
+    __syncthreads();
+    write_columns(p, span, tile, to);
+    __syncthreads();
+  }
+}
+
+}  // namespace tessera::cuda::quantise
