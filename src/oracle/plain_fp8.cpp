@@ -15,10 +15,12 @@ constexpr int kNone = std::numeric_limits<int>::min();
 constexpr std::int64_t kTile = 128;     // keys whose P V is summed before it is promoted to float
 constexpr float kWeightScale = 256.0f;  // P is at most 1, the largest e4m3 number is 448
 
-// The exponent of a number that is not zero, as its code has it.
+// The exponent of an 8-bit number that is not zero, as its code has it. As a float it is normal, so its field
+// there is what ilogb would say, several times as fast.
 int exponent(float number, tessera_dtype dtype) {
   if (!std::isfinite(number)) return 0;
-  return std::max(std::ilogb(number), dtype == TESSERA_F8E4M3 ? -6 : -14);
+  const auto field = static_cast<int>(std::bit_cast<std::uint32_t>(number) >> 23 & 0xff);
+  return std::max(field - 127, dtype == TESSERA_F8E4M3 ? -6 : -14);
 }
 
 std::vector<float> codes_of(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,

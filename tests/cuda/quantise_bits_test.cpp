@@ -21,7 +21,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr tessera_dtype kWide[] = {TESSERA_F32, TESSERA_F16, TESSERA_BF16};
-constexpr tessera_dtype kCodes[] = {TESSERA_F8E4M3, TESSERA_F8E5M2};
+constexpr tessera_dtype kCodes[] = {TESSERA_F8E4M3, TESSERA_F8E5M2, TESSERA_I8};
 constexpr unsigned char kUntouched = 0xee;
 
 enum class Scales { tensor, outer, heads, head, block64, block128, block_of_heads, channel, channel_of_all };
@@ -209,7 +209,7 @@ TEST(QuantiseBits, EverySize) {
                          .rows = rows,
                          .dim = dim,
                          .input = kWide[n % 3],
-                         .codes = kCodes[n / 3 % 2],
+                         .codes = kCodes[n / 3 % std::size(kCodes)],
                          .scales = kScales[n % std::size(kScales)],
                          .smooth = n % 2 == 0,
                          .transposed = transposed});
@@ -252,7 +252,7 @@ TEST(QuantiseBits, Hadamard) {
                          .rows = 67,
                          .dim = dim,
                          .input = input,
-                         .codes = kCodes[++n % 2],
+                         .codes = kCodes[++n % std::size(kCodes)],
                          .scales = scales,
                          .smooth = n % 3 == 0,
                          .hadamard = true});
