@@ -32,6 +32,7 @@ struct FewRows {
     key.put(first, count, k + at);
     value.put(first, count, v + at);
   }
+  static TileScales scales() { return {}; }
   Rows key, value;
 };
 
@@ -51,15 +52,37 @@ struct FewRows<Code> {
       v[i] = work.value + i * work.output_stride;
     }
   }
+  static TileScales scales() { return {}; }
   const Workspace& work;
   CodeRows key, value;
+};
+
+// Codes where they are, beside what they are multiplied by.
+template <class Format>
+struct FewRows<CodeOf<Format>> {
+  using Element = CodeOf<Format>;
+  FewRows(const ItemContext& c, const Item& item)
+      : key(CodeRows::keys(c.problem, item)),
+        value(CodeRows::values(c.problem, item)),
+        channels(value.channels(c.work.value)) {}
+  HWY_INLINE void put(std::int64_t first, std::int64_t count, std::int64_t at, const Element** k,
+                      const Element** v) {
+    key.rows().put(first, count, k + at);
+    value.rows().put(first, count, v + at);
+    key.put_scales(first, static_cast<std::size_t>(count), key_scales + at);
+    if (channels == nullptr) value.put_scales(first, static_cast<std::size_t>(count), value_scales + at);
+  }
+  TileScales scales() const { return {key_scales, channels == nullptr ? value_scales : nullptr, channels}; }
+  CodeRows key, value;
+  const float* channels;
+  float key_scales[kStreams * kFewKeys], value_scales[kStreams * kFewKeys];
 };
 
 // Walks keys begin ... end for an item of few-rows panels only, in kStreams stretches side by side.
 template <class T>
 HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
   using Element = typename FewRows<T>::Element;
-  const FewRows<T> rows(c, item);
+  FewRows<T> rows(c, item);
   const Element *key_rows[kStreams * kFewKeys], *value_rows[kStreams * kFewKeys];
   // `count` keys from each of `places` stretches.
   const auto step = [&](std::int64_t key0, std::int64_t stretch, std::int64_t count, int places) HWY_ATTR {
@@ -69,6 +92,7 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
       tile.key0[g] = key0 + g * stretch;
       rows.put(tile.key0[g], count, g * count, key_rows, value_rows);
     }
+    tile.scales = rows.scales();
     for (int i = 0; i < panels; ++i) step_few_any(c, c.work.panels[i], tile);
   };
   const std::int64_t tiles = (keys.end - keys.begin) / (kStreams * kFewKeys);
@@ -76,6 +100,12 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
   for (std::int64_t t = 0; t < tiles; ++t) step(keys.begin + t * kFewKeys, stretch, kFewKeys, kStreams);
   for (std::int64_t at = keys.begin + kStreams * stretch; at < keys.end; at += kFewKeys)
     step(at, 0, std::min(kFewKeys, keys.end - at), 1);
+}
+
+inline void walk_few_codes(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
+  if (!CodeRows::values(c.problem, item).in_place()) return walk_few<Code>(c, item, panels, keys);
+  with_format(c.problem.kv.dtype,
+              [&](auto format) HWY_ATTR { walk_few<CodeOf<decltype(format)>>(c, item, panels, keys); });
 }
 
 // Walks keys begin ... end for the only panel of its item, with keys in lanes. As in walk_tiles, tile borders
@@ -226,7 +256,10 @@ HWY_INLINE void walk_keys(const ItemContext& c, const Schedule& schedule, const 
     walk_tiny<T>(c, item, keys);
     // By the rows of the problem, not of the item: see choose_kind.
   } else if (schedule.rows <= few_rows_item(c.problem) && c.work.panels[0].kind == PanelKind::few) {
-    walk_few<T>(c, item, panels, keys);
+    if constexpr (std::is_same_v<T, Code>)
+      walk_few_codes(c, item, panels, keys);
+    else
+      walk_few<T>(c, item, panels, keys);
   } else {
     walk_tiles<Tiles>(c, schedule, item, panels, keys);
   }

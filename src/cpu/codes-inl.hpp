@@ -9,64 +9,12 @@
 
 #include <algorithm>
 
+#include "cpu/decode-inl.hpp"
 #include "cpu/rows.hpp"
 #include "cpu/tiles-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-// A vector of codes as floats. Both formats of 8-bit floats are f16 with fewer bits, e4m3 but for its
-// exponent, which is 8 too small there, and for its NaN. Neither the conversion nor the product makes or
-// reads a subnormal float, so a thread that flushes those gets the same numbers.
-template <class Format>
-struct Decode;
-
-template <>
-struct Decode<E4M3> {
-  static HWY_INLINE Vec of(const Code* from) {
-    const F f32;
-    const hn::Rebind<std::int8_t, F> bytes;
-    const hn::Rebind<std::int16_t, F> i16;
-    const hn::Rebind<hwy::float16_t, F> f16;
-    const auto code = hn::PromoteTo(i16, hn::LoadU(bytes, reinterpret_cast<const std::int8_t*>(&from->bits)));
-    // The sign is in the upper 9 bits now: one of them goes where f16 has it, the next is taken off.
-    const auto fields = hn::And(hn::ShiftLeft<7>(code), hn::Set(i16, static_cast<std::int16_t>(0xbfff)));
-    const auto magnitude = hn::Set(i16, std::int16_t{0x3f80});
-    const auto nan = hn::VecFromMask(i16, hn::Eq(hn::And(fields, magnitude), magnitude));
-    const auto half = hn::BitCast(f16, hn::Or(fields, hn::And(nan, hn::Set(i16, std::int16_t{0x7e00}))));
-    return hn::Mul(hn::PromoteTo(f32, half), hn::Set(f32, 256.0f));
-  }
-};
-
-template <>
-struct Decode<E5M2> {
-  static HWY_INLINE Vec of(const Code* from) {
-    const hn::Rebind<std::uint8_t, F> bytes;
-    const hn::Rebind<std::uint16_t, F> u16;
-    const hn::Rebind<hwy::float16_t, F> f16;
-    const auto code = hn::PromoteTo(u16, hn::LoadU(bytes, &from->bits));
-    return hn::PromoteTo(F(), hn::BitCast(f16, hn::ShiftLeft<8>(code)));
-  }
-};
-
-template <>
-struct Decode<I8> {
-  static HWY_INLINE Vec of(const Code* from) {
-    const F f32;
-    const hn::Rebind<std::int8_t, F> bytes;
-    const hn::RebindToSigned<F> i32;
-    const auto code = hn::LoadU(bytes, reinterpret_cast<const std::int8_t*>(&from->bits));
-    return hn::ConvertTo(f32, hn::PromoteTo(i32, code));
-  }
-};
-
-template <class Format>
-HWY_INLINE Vec decode(const Code* from) {
-  if constexpr (kLanes == 1)
-    return hn::Set(F(), code_values<Format>()[from->bits]);
-  else
-    return Decode<Format>::of(from);
-}
 
 // What a row is multiplied by: one factor, or one for each column.
 struct RowScale {
@@ -192,6 +140,30 @@ class CodeRows {
       }
     }
     return all_finite(probe) ? kNothingSpecial : kNotFinite;
+  }
+
+  // Whether codes can be read where they are: a row's lie side by side, and channels have the same scales in
+  // every page.
+  bool in_place() const {
+    return column_stride_ == 1 && (scales_.channel_stride == 0 || scales_.outer_stride == 0 || !pages_);
+  }
+  // The scales of rows, one each.
+  void put_scales(std::int64_t first, std::size_t count, float* to) const {
+    if (!pages_ && scales_.block_stride == 0) {
+      std::fill(to, to + count, scales_.at(batch_, kv_head_, 0, 0));
+      return;
+    }
+    for (std::size_t j = 0; j < count; ++j) {
+      const Stored at = stored(first + static_cast<std::int64_t>(j));
+      to[j] = scales_.at(at.outer, kv_head_, at.row, 0);
+    }
+  }
+  // The scales of channels, or null where there are none of them. `room`: for those that lie apart.
+  const float* channels(float* room) const {
+    if (scales_.channel_stride == 0) return nullptr;
+    for (std::size_t d = 0; d < length_; ++d)
+      room[d] = scales_.at(pages_ ? 0 : batch_, kv_head_, 0, static_cast<std::int64_t>(d));
+    return room;
   }
 
  private:

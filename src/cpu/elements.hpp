@@ -60,6 +60,12 @@ constexpr float code_value(std::uint32_t code) {
   return sign != 0 ? -subnormal : subnormal;
 }
 
+// A code of a format that is known.
+template <class Format>
+struct CodeOf {
+  Code code;
+};
+
 template <>
 constexpr float code_value<I8>(std::uint32_t code) {
   return static_cast<float>(static_cast<std::int8_t>(code));

@@ -17,6 +17,7 @@
 #define TESSERA_CPU_FEW_INL
 #endif
 
+#include "cpu/decode-inl.hpp"
 #include "cpu/softmax-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,6 +46,38 @@ struct Streams {
   std::size_t keys;  // per stream
   int count;         // kStreams, or 1 where the key range ends
 };
+
+// What codes are multiplied by that are read as they are: a float for each key of the tile, as the addresses
+// lie, and maybe one for each column of V.
+struct TileScales {
+  const float *key = nullptr, *value = nullptr;  // value: null where channels are there
+  const float* channels = nullptr;
+};
+template <class T>
+inline constexpr bool kIsCode = false;
+template <class Format>
+inline constexpr bool kIsCode<CodeOf<Format>> = true;
+
+// What products of loaded codes come to.
+template <class T>
+HWY_INLINE Vec scale_loaded(Vec x, Vec factor) {
+  if constexpr (kLoadFactor<T> != 1.0f) x = hn::Mul(x, hn::Set(F(), kLoadFactor<T>));
+  return hn::Mul(x, factor);
+}
+
+// What stands in s for each key of codes T, times its float.
+template <class T>
+HWY_INLINE void scale_keys(const float* HWY_RESTRICT factors, std::size_t keys, float* HWY_RESTRICT s) {
+  const F f32;
+  for (std::size_t j = 0; j < keys; ++j) {
+    const Vec factor = hn::Set(f32, factors[j]);
+    TESSERA_UNROLL
+    for (int i = 0; i < kFewVectors; ++i) {
+      float* const at = s + j * kFewWidth + static_cast<std::size_t>(i) * kLanes;
+      hn::Store(scale_loaded<T>(hn::Load(f32, at), factor), f32, at);
+    }
+  }
+}
 
 // Vectors in a cache line of T, as far as unrolling over them makes sense.
 template <class T>
@@ -202,6 +235,7 @@ struct OutputStep {
   Spans dim;
   float* o;
   std::size_t o_stride;
+  TileScales scales;  // value's are in p already, but for the careful version
 };
 
 template <int R, int DB, class T>
@@ -227,6 +261,15 @@ HWY_INLINE bool output_spans(const OutputStep<T>& step, std::size_t first) {
       const Vec weight = hn::Set(f32, p[r]);
       TESSERA_UNROLL
       for (int i = 0; i < DB; ++i) acc[r][i] = hn::MulAdd(value[i], weight, acc[r][i]);
+    }
+  }
+  if constexpr (kIsCode<T>) {
+    TESSERA_UNROLL
+    for (int i = 0; i < DB; ++i) {
+      if (step.scales.channels == nullptr) break;
+      const Vec channel = load(step.scales.channels + offset[i]);
+      TESSERA_UNROLL
+      for (int r = 0; r < R; ++r) acc[r][i] = scale_loaded<T>(acc[r][i], channel);
     }
   }
   float* const o = step.o + first * kLanes;
@@ -291,10 +334,21 @@ HWY_NOINLINE void output_few_careful(int rows, const OutputStep<T>& step, std::s
       for (std::size_t n = 0; n < step.v.all(); ++n) {
         const float weight = step.p[n * kFewWidth + static_cast<std::size_t>(r)];
         if (weight == 0) continue;
-        const Vec value = load(step.v.rows[n] + step.dim.offset(i));
+        Vec value = load(step.v.rows[n] + step.dim.offset(i));
         const auto finite = hn::Eq(hn::Mul(value, zero), zero);
-        const Vec counted = hn::Set(f32, weight > 0 ? weight : 0.0f);
+        float counts = weight > 0 ? weight : 0.0f;
+        if constexpr (kIsCode<T>) {
+          const bool by_key = step.scales.value != nullptr;
+          const float scale = by_key ? step.scales.value[n] : 1.0f;
+          if (by_key) counts = counts * kLoadFactor<T> * scale;
+          value = hn::IfThenElse(finite, value, hn::Mul(value, hn::Set(f32, scale)));
+        }
+        const Vec counted = hn::Set(f32, counts);
         acc = hn::IfThenElse(finite, hn::MulAdd(value, counted, acc), hn::Add(acc, value));
+      }
+      if constexpr (kIsCode<T>) {
+        if (step.scales.channels != nullptr)
+          acc = scale_loaded<T>(acc, load(step.scales.channels + step.dim.offset(i)));
       }
       float* const at = step.o + static_cast<std::size_t>(r) * step.o_stride + i * kLanes;
       hn::Store(grow_careful(hn::Load(f32, at), hn::Set(f32, step.alpha[r]), acc), f32, at);

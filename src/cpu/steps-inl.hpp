@@ -68,6 +68,7 @@ template <class T>
 struct FewTile {
   Streams<T> k, v;
   std::int64_t key0[kStreams];
+  TileScales scales{};  // of codes
 };
 
 template <int R, class T>
@@ -76,6 +77,7 @@ HWY_INLINE void score_few_panel(const ItemContext& c, const Panel& panel, const 
   const F f32;
   score_few<R>(tile.k, tile.v, panel.query, c.work.query_stride, static_cast<std::size_t>(c.problem.dim),
                c.work.scores);
+  if constexpr (kIsCode<T>) scale_keys<T>(tile.scales.key, tile.k.all(), c.work.scores);
   TESSERA_UNROLL
   for (int i = 0; i < kFewVectors; ++i) tile_max[i] = hn::Set(f32, -kInf);
   for (int g = 0; g < tile.k.count; ++g) {
@@ -112,12 +114,16 @@ HWY_NOINLINE void step_few(const ItemContext& c, const Panel& panel, const FewTi
   Vec tile_max[kFewVectors];
   score_few_panel<R>(c, panel, tile, look, tile_max);
   softmax_step<kFewVectors, false>(s, keys, c.scoring.factor, tile_max, panel.max, panel.sum, alpha);
+  if constexpr (kIsCode<T>) {
+    if (tile.scales.value != nullptr) scale_keys<T>(tile.scales.value, keys, s);
+  }
   const OutputStep<T> step{.v = tile.v,
                            .p = s,
                            .alpha = alpha,
                            .dim = Spans(static_cast<std::size_t>(c.problem.value_dim)),
                            .o = panel.output,
-                           .o_stride = c.work.output_stride};
+                           .o_stride = c.work.output_stride,
+                           .scales = tile.scales};
   const std::size_t done = output_few<R>(step);
   if (done == step.dim.vectors) return;
   // Something is not finite. The weights again, marked this time, for the careful kernel.
