@@ -29,7 +29,7 @@ const std::set<std::string> kHostHeaders = {
     "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
     "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/fp8_rows/choose.hpp",
     "cuda/sm89/choose.hpp",     "cuda/sm90/mask_params.hpp",   "cuda/sm90_fp8/choose.hpp",
-    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp"};
+    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp",    "cuda/append/prepare.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -56,6 +56,10 @@ const std::vector<Folder> kArchs = {
     {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64>"}},
     {"serving", "compute_90a", "cuda/serving/instance.hpp", {"attend<Element::f16, 64, 64, Variant::more>"}},
     {"fp8_rows", "compute_80", "cuda/fp8_rows/kernel.hpp", {"attend<ptx::E4m3, __half>"}},
+    {"append",
+     "compute_80",
+     "cuda/append/kernel.hpp",
+     {"move_rows<__half, true>", "move_rows<unsigned char, false>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
     {"sm89",
      "compute_80",
