@@ -93,17 +93,6 @@ MaskTensorKind mask_kind(const core::MaskTensor& mask) {
                                      : MaskTensorKind::additive_bf16;
 }
 
-// A stride along a dimension of one element is never used, and frameworks set it to anything.
-bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t outer, std::int64_t heads,
-                      std::int64_t rows, std::int64_t row_elements) {
-  const std::int64_t size = core::dtype_size(p.dtype);
-  const auto aligned = [&](std::int64_t extent, std::int64_t stride) {
-    return extent <= 1 || stride * size % 16 == 0;
-  };
-  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && row_elements * size % 16 == 0 &&
-         aligned(outer, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
-}
-
 core::Status dims_within(const core::Problem& p, int most_dim) {
   if (p.dim > most_dim || p.value_dim > most_dim) {
     return core::unsupported(
@@ -273,6 +262,17 @@ void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
     place(static_cast<Params*>(params), at);
     return core::Status{};
   };
+}
+
+// A stride along a dimension of one element is never used, and frameworks set it to anything.
+bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t outer, std::int64_t heads,
+                      std::int64_t rows, std::int64_t row_elements) {
+  const std::int64_t size = core::dtype_size(p.dtype);
+  const auto aligned = [&](std::int64_t extent, std::int64_t stride) {
+    return extent <= 1 || stride * size % 16 == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && row_elements * size % 16 == 0 &&
+         aligned(outer, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
 bool keys_of_16_bytes(const core::Problem& p) {

@@ -1,6 +1,7 @@
 // From a validated problem to what a kernel receives.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/problem.hpp"
@@ -37,6 +38,9 @@ void place(Coded* coded, const core::Addresses& at);
 // A launch of a kernel that takes Params.
 void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
+// Every row of a tensor of the problem's dtype starts at a multiple of 16 bytes and is one long.
+bool rows_of_16_bytes(const core::Problem& problem, const core::Tensor4& tensor, std::int64_t outer,
+                      std::int64_t heads, std::int64_t rows, std::int64_t row_elements);
 // Every row of key and value starts at a multiple of 16 bytes and is one long; and of query and output, too.
 bool keys_of_16_bytes(const core::Problem& problem);
 bool rows_of_16_bytes(const core::Problem& problem);

@@ -29,7 +29,8 @@ const std::set<std::string> kHostHeaders = {
     "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
     "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/fp8_rows/choose.hpp",
     "cuda/sm89/choose.hpp",     "cuda/sm90/mask_params.hpp",   "cuda/sm90_fp8/choose.hpp",
-    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp",    "cuda/quantise/run.hpp"};
+    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp",    "cuda/quantise/run.hpp",
+    "cuda/append/prepare.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -60,6 +61,10 @@ const std::vector<Folder> kArchs = {
      "compute_80",
      "cuda/quantise/write.hpp",
      {"write_codes<__half, tessera::codes::E4M3, false>", "write_codes<float, tessera::codes::E5M2, true>"}},
+    {"append",
+     "compute_80",
+     "cuda/append/kernel.hpp",
+     {"move_rows<__half, true>", "move_rows<unsigned char, false>"}},
     {"sm80", "compute_80", "cuda/sm80/instance.hpp", {"attend<Element::f16, 64, 64, Variant::plain>"}},
     {"sm89",
      "compute_80",

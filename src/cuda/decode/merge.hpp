@@ -47,7 +47,11 @@ __device__ inline void merge_row(const DecodeParams& d, Slots* slots, long long*
   const Entry entry = entry_of(d, batch);
   start += static_cast<long long>(sequence) * entry.cut.pieces * entry.cut.cost();
   const int count = find_slots<kThreads>(d, line, entry, start, slots);
-  if (count == 0) return;
+  if (count == 0) {
+    // Kernels behind this one take its end for that of the one before it, too: one block has to await that.
+    if (blockIdx.x == 0 && blockIdx.y == 0) wait_for_kernels_before();
+    return;
+  }
   const tile::BlockView<T> view = tile::block_view<T>(p, batch, sequence / d.row_tiles);
   const int packed_row = sequence % d.row_tiles * d.slot_rows + row;
   if (packed_row >= view.rows) return;
