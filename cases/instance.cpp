@@ -260,7 +260,9 @@ void Instance::Impl::make_nonfinite() {
   // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
   const tessera_tensor& k = problem.key;
   const std::int64_t infinite = choices.below(203, c.keys), component = choices.below(204, c.dim);
-  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0)
+  // As a value too, which a capped score would give a weight.
+  const bool capped_value = c.latent && c.softcap > 0;
+  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0 && !capped_value)
     oracle::store(k.data, k.dtype, at + component, kInfinity);
   // A key that the band or the mask hides from some queries, and not from others.
   const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
