@@ -322,7 +322,15 @@ Work work(const Case& c) {
   core::Problem problem;
   if (!validated(c, &problem).ok()) return {};
   if (c.page > 0) problem.keys = c.keys;  // of the last page's rows not all are keys
-  const core::Cost cost = core::cost(problem);
+  core::Cost cost = core::cost(problem);
+  if (c.latent) {  // one read brings both: what values add beside output and prior results is not there
+    core::Problem keys_alone = problem;
+    keys_alone.value_dim = 0;
+    const auto rows = static_cast<double>(problem.heads * problem.all_rows() * problem.value_dim);
+    cost.bytes = core::cost(keys_alone).bytes +
+                 rows * static_cast<double>(core::dtype_size(problem.output.dtype)) +
+                 rows * static_cast<double>(problem.prior.parts * core::dtype_size(problem.prior.dtype));
+  }
   const std::optional<double> pairs = masked_pairs(c);
   if (!pairs) return {cost.flops, cost.bytes};
   return {2 * *pairs * static_cast<double>(c.batch * c.heads) * static_cast<double>(c.dim + c.value_dim),

@@ -125,6 +125,19 @@ TEST(AppendInstances, WithoutRopeTheTruthIsThatOfTheCaseWithout) {
   EXPECT_EQ(expect(one).output_bound, expect(two).output_bound);
 }
 
+// New rows are read beside what a call without them costs; of latent ones there are keys alone.
+TEST(AppendWork, CountsWhatIsRead) {
+  const auto bytes = [](const std::string& text) { return work(case_of(text)).bytes; };
+  const std::string text = "b2 h4/1 q3 k10 d8 v4 f16 causal=bottom-right";
+  const double rows = 2 * 3 * 2.0, keys = 2 * 10 * 2.0;  // in bytes of a dimension
+  EXPECT_DOUBLE_EQ(bytes(text + " append"), bytes(text) + rows * (8 + 4));
+  EXPECT_DOUBLE_EQ(bytes(text + " latent"), bytes(text) - keys * 4);
+  EXPECT_DOUBLE_EQ(bytes(text + " latent append"), bytes(text) - keys * 4 + rows * 8);
+  EXPECT_EQ(work(case_of(text + " latent append")).flops, work(case_of(text)).flops);
+  const std::string parts = "b2 h4/1 q3 k10 d8 v4 f16 ragged prior=2";
+  EXPECT_DOUBLE_EQ(bytes(parts + " latent"), bytes(parts) - keys * 4);
+}
+
 TEST(AppendInstances, LatentValuesLieInKeys) {
   const Instance instance(case_of("b2 h4/1 q3 k9 d16 v12 causal=bottom-right latent append"), Input::normal,
                           1);
