@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/append.hpp"
 #include "cases/codes.hpp"
 #include "cases/masks.hpp"
 #include "cases/sequences.hpp"
@@ -70,10 +71,14 @@ class Reader {
     if (w == "ragged") return case_->ragged = true, "";
     if (w == "packed") return case_->packed = true, "";
     if (w == "transposed") return case_->transposed = true, "";
+    if (w == "append") return case_->append = true, "";
+    if (w == "latent") return case_->latent = true, "";
+    if (w == "positions") return case_->positions = true, "";
     return fmt::format(
         "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, f8e4m3, "
         "f8e5m2, causal=, align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, "
-        "packed, pages=, prior=, out=, cache=, scales=, transposed, precision=",
+        "packed, pages=, prior=, out=, cache=, scales=, transposed, precision=, append, rope=, positions, "
+        "latent",
         w);
   }
 
@@ -106,6 +111,7 @@ class Reader {
     if (std::string why = check_mask(c); !why.empty()) return why;
     if (std::string why = check_sequences(c); !why.empty()) return why;
     if (std::string why = check_codes(c); !why.empty()) return why;
+    if (std::string why = check_append(c); !why.empty()) return why;
     // What the output is anyway needs no word.
     if (c.output_dtype == usual_output(c)) c.output_dtype = 0;
     return too_large();
@@ -187,6 +193,7 @@ class Reader {
     }
     if (kind == "cache") return read_cache(w, value, case_);
     if (kind == "scales") return read_scales(w, value, case_);
+    if (kind == "rope") return read_rope(w, value, case_);
     if (kind == "precision") {
       if (value != "fast" && value != "accurate")
         return fmt::format("'{}' : precision must be accurate or fast", w);
@@ -211,7 +218,7 @@ class Reader {
     }
     return fmt::format(
         "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=, pages=, "
-        "prior=, out=, cache=, scales=, precision=",
+        "prior=, out=, cache=, scales=, precision=, rope=",
         w, kind);
   }
 
@@ -268,7 +275,7 @@ std::string words(const Case& c) {
   for (const LayoutName& each : kLayouts) {
     if (each.layout == c.layout && c.layout != Layout::bhsd) out += fmt::format(" layout={}", each.name);
   }
-  return out + sequence_words(c) + codes_words(c);
+  return out + sequence_words(c) + codes_words(c) + append_words(c);
 }
 
 std::optional<Case> parse(std::string_view text, std::string* error) {
@@ -317,7 +324,15 @@ Work work(const Case& c) {
   core::Problem problem;
   if (!validated(c, &problem).ok()) return {};
   if (c.page > 0) problem.keys = c.keys;  // of the last page's rows not all are keys
-  const core::Cost cost = core::cost(problem);
+  core::Cost cost = core::cost(problem);
+  if (c.latent) {  // one read brings both: what values add beside output and prior results is not there
+    core::Problem keys_alone = problem;
+    keys_alone.value_dim = 0;
+    const auto rows = static_cast<double>(problem.heads * problem.all_rows() * problem.value_dim);
+    cost.bytes = core::cost(keys_alone).bytes +
+                 rows * static_cast<double>(core::dtype_size(problem.output.dtype)) +
+                 rows * static_cast<double>(problem.prior.parts * core::dtype_size(problem.prior.dtype));
+  }
   const std::optional<double> pairs = masked_pairs(c);
   if (!pairs) return {cost.flops, cost.bytes};
   return {2 * *pairs * static_cast<double>(c.batch * c.heads) * static_cast<double>(c.dim + c.value_dim),

@@ -384,6 +384,9 @@ const std::vector<Case>& named() {
     for (const Generated& entry : pair_list()) add("pairs", "pair_" + entry.name, entry.words);
     for (const Generated& entry : mask_list()) add("masks", "mask_" + entry.name, entry.words);
     for (const Generated& entry : serving_list()) add("serving", "serving_" + entry.name, entry.words);
+    for (const Generated& entry : append_list()) add("append", "append_" + entry.name, entry.words);
+    for (const Generated& entry : append_costs())
+      add("append_costs", "append_costs_" + entry.name, entry.words);
     for (const Generated& entry : fp8_list()) add("fp8", "fp8_" + entry.name, entry.words);
     return cases;
   }();
@@ -391,9 +394,9 @@ const std::vector<Case>& named() {
 }
 
 const std::vector<std::string>& groups() {
-  static const std::vector<std::string> list = {"mission", "canonical", "prefill", "decode",     "costs",
-                                                "cpu",     "few",       "options", "pairs",      "masks",
-                                                "edge",    "serving",   "fp8",     "fp8_prefill"};
+  static const std::vector<std::string> list = {
+      "mission", "canonical", "prefill", "decode",  "costs", "cpu",         "few",    "options",
+      "pairs",   "masks",     "edge",    "serving", "fp8",   "fp8_prefill", "append", "append_costs"};
   return list;
 }
 

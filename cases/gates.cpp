@@ -13,6 +13,7 @@
 #include "cases/random.hpp"
 #include "core/kernel.hpp"
 #include "core/plan.hpp"
+#include "oracle/append.hpp"
 
 namespace tessera::cases {
 namespace {
@@ -287,6 +288,7 @@ std::string run(Instance& instance, const tessera_device& device, const Attend& 
   std::string why = attend(instance.problem(), device);
   if (!why.empty()) return fmt::format("no result: {}", why);
   if (why = instance.damage(); !why.empty()) return fmt::format("guard bands: {}", why);
+  if (why = instance.misplaced(); !why.empty()) return fmt::format("new rows: {}", why);
   if (why = instance.unwritten(); !why.empty()) return fmt::format("poison: {}", why);
   return "";
 }
@@ -331,7 +333,11 @@ Expected expect(const tessera_attention& problem, std::vector<oracle::Row> rows)
   Expected e;
   e.rows = std::move(rows);
   const std::vector<oracle::Arithmetic> arithmetics = arithmetics_of(problem);
-  Judges judges = ask_judges(problem, e.rows, arithmetics);
+  Judges judges;
+  if (oracle::has_append(problem))
+    judges = ask_judges(oracle::Rest(problem).problem(), e.rows, arithmetics);
+  else
+    judges = ask_judges(problem, e.rows, arithmetics);
   e.truth = std::move(judges.truth);
   for (std::size_t a = 0; a < arithmetics.size(); ++a) {
     Bounds bounds = bounds_of(problem.output.dtype, judges.plain[a], e.truth);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "cases/sequences.hpp"
 
@@ -40,13 +41,22 @@ std::string neighbours(Instance& instance, Mirror& mirror, const tessera_device&
   const bool with_lse = p.lse.data != nullptr;
   const auto output = last_entry(p.output);
   const auto lse = with_lse ? last_entry(p.lse) : std::vector<unsigned char>();
-  for (const tessera_tensor* t : {&p.query, &p.key, &p.value}) {
+  std::vector<const tessera_tensor*> rows = {&p.query};
+  instance.poison_outputs();
+  for (const tessera_tensor* t : {&p.key, &p.value}) {
+    if (p.new_key.rank == 0)
+      rows.push_back(t);
+    else if (t->shape[2] > 0)  // written to: it goes to the GPU before each call
+      std::memset(t->data, 0xff, halves(*t).before);
+  }
+  for (const tessera_tensor* t : {&p.new_key, &p.new_value})
+    if (t->rank > 0) rows.push_back(t);
+  for (const tessera_tensor* t : rows) {
     if (t->shape[2] == 0) continue;
     if (core::Status s = mirror.spoil(t->data, halves(*t).before); !s.ok()) return s.message;
   }
-  instance.poison_outputs();
   const core::Status done = mirror.attend(p, device);
-  for (const tessera_tensor* t : {&p.query, &p.key, &p.value}) {
+  for (const tessera_tensor* t : rows) {
     if (t->shape[2] == 0) continue;
     if (core::Status s = mirror.restore(t->data, halves(*t).before); !s.ok()) return s.message;
   }
@@ -78,6 +88,8 @@ std::string own_workspace(Instance& instance, Mirror& mirror, tessera_device dev
     if (core::Status s = mirror.attend(instance.problem(), device); !s.ok()) return s.message;
     if (instance.output_bytes() != without)
       return fmt::format("a workspace filled with {:#04x} gave other bits than none", garbage);
+    if (const std::string why = instance.misplaced(); !why.empty())
+      return fmt::format("with one that is filled with {:#04x}, {}", garbage, why);
     for (const std::size_t at : {std::size_t{0}, all - kGuardBytes}) {
       if (core::Status s = memory.download(guards.data(), kGuardBytes, at); !s.ok()) return s.message;
       if (std::any_of(guards.begin(), guards.end(), [&](unsigned char byte) { return byte != garbage; }))

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cases/append.hpp"
 #include "cases/buffer.hpp"
 #include "cases/codes.hpp"
 #include "cases/fill.hpp"
@@ -43,6 +44,7 @@ struct Instance::Impl {
   Sequences sequences{c, problem};
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;  // output, lse
+  Caches caches;                // key and value, of cases that store new rows in them
   std::vector<std::uint64_t> fingerprints;
   std::unique_ptr<Mirror> mirror;
 
@@ -72,7 +74,14 @@ Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
     : c(shape), input(kind), seed(number), problem(tensors_of(shape, number)) {
   core::for_each_tensor(problem, [&](const core::TensorField& field, tessera_tensor& t) {
     if (t.rank == 0) return;
-    (field.written ? outputs : inputs).emplace_back(field.name, &t, c.layout == Layout::padded ? 1 : 0);
+    if (c.latent && field.id == core::TensorId::value) {
+      t.data = problem.key.data;
+      return;
+    }
+    Buffer buffer(field.name, &t, c.layout == Layout::padded ? 1 : 0);
+    const bool cache = field.id == core::TensorId::key || field.id == core::TensorId::value;
+    if (c.append && cache) return caches.add(std::move(buffer));
+    (field.written ? outputs : inputs).push_back(std::move(buffer));
   });
   const bool of_entries = by_entry(c);
   if (of_entries)
@@ -87,6 +96,9 @@ Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
   if (c.priors > 0) sequences.fill_priors(seed, input == Input::equal);
   if (input == Input::nonfinite) make_nonfinite();
   if (of_entries) sequences.poison_unused();
+  fill_rope(c, seed, problem);
+  lift_new_rows(c, problem);
+  caches.remember(problem);
   for (const Buffer& b : inputs) fingerprints.push_back(b.fingerprint());
 }
 
@@ -154,6 +166,7 @@ void Instance::Impl::fill_rows() {
                {problem.key, problem.key_scales, kKey, query_key_factor},
                {problem.value, problem.value_scales, kValue, 1.0}};
   for (const auto& part : parts) {
+    if (c.latent && part.stream == kValue) continue;
     const Random draws = random(part.stream);
     if (is_code(part.tensor.dtype)) {
       fill_codes(part.tensor, part.scales, part.stream, part.factor);
@@ -247,7 +260,9 @@ void Instance::Impl::make_nonfinite() {
   // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
   const tessera_tensor& k = problem.key;
   const std::int64_t infinite = choices.below(203, c.keys), component = choices.below(204, c.dim);
-  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0)
+  // As a value too, which a capped score would give a weight.
+  const bool capped_value = c.latent && c.softcap > 0;
+  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0 && !capped_value)
     oracle::store(k.data, k.dtype, at + component, kInfinity);
   // A key that the band or the mask hides from some queries, and not from others.
   const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
@@ -310,6 +325,7 @@ tessera_attention& Instance::problem() { return impl_->problem; }
 
 void Instance::poison_outputs() {
   for (Buffer& b : impl_->outputs) b.poison();
+  impl_->caches.restore();
 }
 
 std::string Instance::damage() const {
@@ -325,6 +341,8 @@ std::string Instance::damage() const {
   return "";
 }
 
+std::string Instance::misplaced() const { return impl_->caches.mistake(impl_->problem); }
+
 std::string Instance::unwritten() const {
   for (const Buffer& b : impl_->outputs) {
     if (impl_->problem.lse.data == nullptr && b.name() == "lse") continue;
@@ -338,6 +356,7 @@ void Instance::accept_inputs() {
   impl_->mirror.reset();
   for (std::size_t n = 0; n < impl_->inputs.size(); ++n)
     impl_->fingerprints[n] = impl_->inputs[n].fingerprint();
+  impl_->caches.remember(impl_->problem);
 }
 
 std::vector<double> Instance::output() const {
@@ -362,6 +381,7 @@ std::vector<std::vector<unsigned char>> Instance::poisoned() const {
     out.emplace_back(b.bytes());
     write_poison(out.back().data(), b.tensor().dtype, b.bytes() / tessera_dtype_size(b.tensor().dtype));
   }
+  for (const std::vector<unsigned char>& bytes : impl_->caches.before()) out.push_back(bytes);
   return out;
 }
 
@@ -371,6 +391,8 @@ core::Status Instance::mirror(int gpu, Mirror** out) {
     for (const Buffer& b : impl_->inputs)
       regions.push_back({std::string(b.name()), b.memory(), b.bytes(), false});
     for (const Buffer& b : impl_->outputs)
+      regions.push_back({std::string(b.name()), b.memory(), b.bytes(), true});
+    for (const Buffer& b : impl_->caches.buffers())
       regions.push_back({std::string(b.name()), b.memory(), b.bytes(), true});
     if (core::Status s = Mirror::make(gpu, std::move(regions), &impl_->mirror); !s.ok()) return s;
   }

@@ -43,9 +43,13 @@ class Instance {
   const tessera_attention& problem() const;
   tessera_attention& problem();
 
-  void poison_outputs();  // fills output and lse, gaps included, with a NaN pattern
+  // Fills output and lse, gaps included, with a NaN pattern; of a case that stores new rows, key and value
+  // hold again what they held before the first call.
+  void poison_outputs();
   // Empty, or which buffer's guard band, gap or input was written to.
   std::string damage() const;
+  // Behind a call that stores new rows: empty, or where key or value is not what the oracle makes of it.
+  std::string misplaced() const;
   // Empty, or the first element of output or lse that still holds the poison.
   std::string unwritten() const;
   // Call after changing inputs on purpose: what they hold now is what damage() compares with.
@@ -55,7 +59,8 @@ class Instance {
   std::vector<double> lse() const;
   // Every byte of output and lse that belongs to an element: for bit-for-bit comparison.
   std::vector<unsigned char> output_bytes() const;
-  // What output and lse, gaps and guard bands included, look like right after poison_outputs().
+  // What is written to (output and lse, key and value where new rows are stored), gaps and guard bands
+  // included, as it looks right after poison_outputs().
   std::vector<std::vector<unsigned char>> poisoned() const;
   // All of its memory on a GPU, made and filled when first asked for and kept from then on.
   core::Status mirror(int gpu, Mirror** out);

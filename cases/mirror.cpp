@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/append.hpp"
 #include "core/problem.hpp"
 #include "core/tensors.hpp"
 
@@ -19,19 +20,19 @@ std::size_t offset_in(const Mirror::Region& region, const void* at) {
   return static_cast<std::size_t>(static_cast<const unsigned char*>(at) - region.host);
 }
 
-// Inputs may share memory (key and value of one tensor): what overlaps becomes one region.
+// Key and value may share memory (two halves of one tensor): what overlaps becomes one region.
 std::vector<Mirror::Region> merged(std::vector<Mirror::Region> regions) {
   std::sort(regions.begin(), regions.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
   std::vector<Mirror::Region> out;
   for (Mirror::Region& region : regions) {
-    if (out.empty() || out.back().written || region.written ||
-        region.host >= out.back().host + out.back().bytes) {
+    if (out.empty() || region.host >= out.back().host + out.back().bytes) {
       out.push_back(std::move(region));
       continue;
     }
     Mirror::Region& last = out.back();
     last.bytes = std::max(last.bytes, offset_in(last, region.host) + region.bytes);
     last.name += " and " + region.name;
+    last.written = last.written || region.written;
   }
   return out;
 }
@@ -188,7 +189,7 @@ Status attend_on_gpu(const tessera_attention& host, const tessera_device& device
   core::for_each_tensor(host, [&](const core::TensorField& field, const tessera_tensor& t) {
     if (t.data == nullptr) return;
     regions.push_back({std::string(field.name), static_cast<unsigned char*>(t.data),
-                       problem.span_bytes[field.id], field.written});
+                       problem.span_bytes[field.id], core::is_written(field, problem.span_bytes)});
   });
   std::unique_ptr<Mirror> mirror;
   if (Status s = Mirror::make(device.index, merged(std::move(regions)), &mirror); !s.ok()) return s;

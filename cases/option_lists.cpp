@@ -91,6 +91,24 @@ constexpr OptionWords kCodeShapes[] = {
     {"_pages", "b3 h4/2 q5 k129 d64 ragged pages=64"},
 };
 
+constexpr OptionWords kAppendWords[] = {
+    {"dense", "append"},
+    {"lengths", "append lengths"},
+    {"ragged", "append ragged lengths"},
+    {"pages_1", "append pages=1 lengths"},
+    {"pages_5", "append ragged pages=5 lengths"},
+    {"pages_16", "append ragged pages=16 lengths"},
+    {"pages_64", "append pages=64 lengths"},
+    {"prior", "append ragged pages=16 lengths prior=2"},
+    {"out_f32", "append ragged pages=16 lengths out=f32"},
+    {"latent", "append latent ragged pages=16 lengths"},
+    {"rope_alone", "lengths"},
+};
+constexpr std::string_view kAppendShapes[] = {"q1 k300 d128", "q5 k129 d64", "q33 k90 d64",  "q3 k65 d256",
+                                              "q70 k70 d72",  "q40 k20 d40", "q64 k200 d128"};
+constexpr std::string_view kRopeWords[] = {"", " rope=halves:16+0", " rope=interleaved:16+0",
+                                           " rope=halves:12+4", " rope=interleaved:8+16"};
+
 constexpr std::string_view kCacheWords[] = {"cache=f8e4m3", "cache=i8", "cache=f8e5m2"};
 constexpr std::string_view kTurnedWords[] = {"", " transposed"};
 constexpr std::string_view kWideWords[] = {"", " out=f32"};
@@ -199,6 +217,32 @@ std::vector<Generated> fp8_list() {
   }
   for (Generated& pair : fp8_pair_list()) list.push_back(std::move(pair));
   for (Generated& cache : cache_list()) list.push_back(std::move(cache));
+  return list;
+}
+
+std::vector<Generated> append_list() {
+  std::vector<Generated> list = append_by_hand();
+  for (const OptionWords& batch : kAppendWords) {
+    for (const OptionWords& option : kOptionWords) {
+      const bool lengths = batch.words.find("lengths") != std::string_view::npos;
+      if (lengths && option.name == "lengths") continue;
+      const std::size_t n = list.size();
+      // New rows stand at the end of the keys.
+      const std::string_view words = option.name == "window"   ? "causal=bottom-right window=40,0"
+                                     : option.name == "causal" ? option.words
+                                     : n % 2 == 0              ? "align=bottom-right"
+                                                               : "causal=bottom-right";
+      const std::string_view more = option.name == "window" || option.name == "causal" ? "" : option.words;
+      std::string_view rope = picked(kRopeWords, n, 12);
+      if (rope.empty() && batch.name == "rope_alone") rope = kRopeWords[1];
+      const bool positions = !rope.empty() && option.name != "alibi" && n % 3 == 0;
+      list.push_back(
+          {fmt::format("{}_{}", batch.name, option.name),
+           fmt::format("b4 h4/2 {}{} {} {} {} {}{}{}{}", picked(kAppendShapes, n, 10),
+                       batch.name == "latent" ? " v40" : "", kDtypeWords[n % 3], batch.words, words, more,
+                       rope, positions ? " positions" : "", picked(kLayoutWords, n, 11))});
+    }
+  }
   return list;
 }
 

@@ -20,5 +20,10 @@ std::vector<Generated> mask_list();
 std::vector<Generated> serving_list();
 // Every option on 8-bit inputs, with scales of every kind.
 std::vector<Generated> fp8_list();
+// Every way to lay out a batch to whose keys rows can be added, and every kind of rope, with every option.
+std::vector<Generated> append_list();
+// Those that were written down (append_list.cpp): small ones, and big ones to be timed, with their twins.
+std::vector<Generated> append_by_hand();
+std::vector<Generated> append_costs();
 
 }  // namespace tessera::cases

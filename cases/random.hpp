@@ -22,7 +22,8 @@ enum Stream : std::uint64_t {
   kChoices,
   kPages,
   kPrior,
-  kScales  // and the next two: of query, key and value
+  kScales,  // and the next two: of query, key and value
+  kPositions = kScales + 3
 };
 
 // The output function of SplitMix64: a bijection that turns a counter into noise.

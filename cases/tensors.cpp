@@ -1,5 +1,6 @@
 #include "cases/tensors.hpp"
 
+#include "cases/append.hpp"
 #include "cases/codes.hpp"
 #include "cases/fill.hpp"
 #include "cases/masks.hpp"
@@ -50,6 +51,7 @@ tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
   if (c.sinks) p.sinks = make_tensor(TESSERA_F32, {c.heads});
   add_sequence_tensors(c, seed, &p);
   add_code_tensors(c, seed, &p);
+  add_append_tensors(c, seed, &p);
   return p;
 }
 
@@ -66,6 +68,7 @@ tessera_attention shape_only(const Case& c, std::uint64_t seed) {
     address +=
         (static_cast<std::uintptr_t>(std::max<std::int64_t>(last, 0)) * size + 8192) & ~std::uintptr_t{255};
   });
+  if (c.latent) p.value.data = p.key.data;
   return p;
 }
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "cases/mirror.hpp"
 #include "cli/attend_check.hpp"
@@ -16,6 +18,7 @@
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "oracle/append.hpp"
 
 namespace tessera::cli {
 namespace {
@@ -39,6 +42,9 @@ Examples:
                  --output r.safetensors --lse r.safetensors --check
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --window 127,0 --align bottom-right
   tessera attend --query q.npy --key k.npy --value v.npy --output o.npy --device cuda
+  tessera attend --query q.npy --key cache_k.npy --value cache_v.npy --output o.npy --causal bottom-right \
+                 --key-lengths n.npy --new-key k.npy --new-value v.npy --rope-cos cos.npy --rope-sin sin.npy \
+                 --key-output next_k.npy --value-output next_v.npy
 
 Exit code 1: the check failed, and nothing was written. `tessera --help` has all codes.)";
 
@@ -58,11 +64,13 @@ struct Outcome {
 
 // Rename or not, an output over an input is more often a slip than a wish.
 void refuse_overwriting_inputs(const Flags& flags) {
-  for (const std::string* output : {&flags.output, &flags.lse}) {
+  for (const std::string* output : {&flags.output, &flags.lse, &flags.key_output, &flags.value_output}) {
     for (const std::string* input :
-         {&flags.query, &flags.key, &flags.value, &flags.mask, &flags.key_lengths, &flags.alibi, &flags.sinks,
-          &flags.query_offsets, &flags.key_offsets, &flags.page_table, &flags.prior_output, &flags.prior_lse,
-          &flags.query_scales, &flags.key_scales, &flags.value_scales}) {
+         {&flags.query,        &flags.key,        &flags.value,        &flags.mask,
+          &flags.key_lengths,  &flags.alibi,      &flags.sinks,        &flags.query_offsets,
+          &flags.key_offsets,  &flags.page_table, &flags.prior_output, &flags.prior_lse,
+          &flags.query_scales, &flags.key_scales, &flags.value_scales, &flags.new_key,
+          &flags.new_value,    &flags.rope_cos,   &flags.rope_sin,     &flags.positions}) {
       if (output->empty() || input->empty()) continue;
       const std::string path = files::locate(*output).path;
       if (files::same_file(path, files::locate(*input).path)) {
@@ -88,14 +96,18 @@ Outcome compute(const AttendProblem& p, const tessera_device& device, const Flag
   Outcome outcome;
   stop_unless_ok(tessera_plan(&p.problem, &device, &outcome.plan));
   if (device.kind == TESSERA_CUDA) outcome.gpu = cuda::runtime::find_gpu(device.index, nullptr)->name;
+  std::optional<oracle::Rest> rest;  // key and value as the call finds them
+  const bool checked = flags.check || flags.check_all;
+  if (checked && oracle::has_append(p.problem)) rest.emplace(p.problem);
   const auto start = std::chrono::steady_clock::now();
   if (device.kind == TESSERA_CUDA)
     stop_unless_ok(cases::attend_on_gpu(p.problem, device));
   else
     stop_unless_ok(tessera_attend(&p.problem, &device));
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  if (flags.check || flags.check_all)
-    outcome.check = check_against_oracle(p.problem, flags.check_all, device);
+  if (checked)
+    outcome.check =
+        check_against_oracle(p.problem, flags.check_all, device, rest ? &rest->problem() : nullptr);
   return outcome;
 }
 
@@ -105,7 +117,7 @@ Json tensor_json(const files::Tensor& t) {
 
 void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   Json json = {{"verb", "attend"}};
-  const std::array<std::pair<const char*, const files::Tensor*>, 17> tensors = {
+  const std::array<std::pair<const char*, const files::Tensor*>, 22> tensors = {
       {{"query", &p.query},
        {"key", &p.key},
        {"value", &p.value},
@@ -121,6 +133,11 @@ void print_as_json(const AttendProblem& p, const Outcome& outcome) {
        {"query_scales", &p.query_scales},
        {"key_scales", &p.key_scales},
        {"value_scales", &p.value_scales},
+       {"new_key", &p.new_key},
+       {"new_value", &p.new_value},
+       {"rope_cos", &p.rope_cos},
+       {"rope_sin", &p.rope_sin},
+       {"positions", &p.positions},
        {"output", &p.output},
        {"lse", &p.lse}}};
   for (const auto& [name, tensor] : tensors) {
@@ -187,6 +204,12 @@ int attend(const Flags& flags) {
   if (!flags.lse.empty()) {
     if (!outputs.open(flags.lse, "lse", &error)) usage_error(error);
     results.push_back(p.lse);
+  }
+  for (const auto& [name, tensor, usual] :
+       {std::tuple{&flags.key_output, &p.key, "key"}, {&flags.value_output, &p.value, "value"}}) {
+    if (name->empty()) continue;
+    if (!outputs.open(*name, usual, &error)) usage_error(error);
+    results.push_back(*tensor);
   }
 
   const Outcome outcome = compute(p, device, flags);
@@ -260,6 +283,19 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--prior-output", flags->prior_output,
                              "Results over other keys to take in, [parts, heads, rows, dim]"));
   file_name(verb->add_option("--prior-lse", flags->prior_lse, "Their log-sum-exp, [parts, heads, rows]"));
+  file_name(verb->add_option("--new-key", flags->new_key,
+                             "New keys, a row for each query row: stored at the end of the keys first"));
+  file_name(verb->add_option("--new-value", flags->new_value, "New values, likewise"));
+  file_name(verb->add_option("--key-output", flags->key_output, "Where the keys with the new ones go"));
+  file_name(verb->add_option("--value-output", flags->value_output, "Where the values with the new ones go"));
+  file_name(verb->add_option("--rope-cos", flags->rope_cos,
+                             "Rotary embedding of query and new keys: cosines, [positions, pairs]"));
+  file_name(verb->add_option("--rope-sin", flags->rope_sin, "Its sines, [positions, pairs]"));
+  verb->add_flag("--rope-interleaved", flags->rope_interleaved,
+                 "Pairs are neighbouring dimensions; else one of the first half with one of the second");
+  verb->add_option("--rope-first", flags->rope_first, "The first dimension that is turned")->type_name("N");
+  file_name(verb->add_option("--positions", flags->positions,
+                             "Where rows stand in these tables, [batch, queries], or [rows] with offsets"));
   file_name(verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]"));
   file_name(verb->add_option("--sinks", flags->sinks, "Attention sinks, [heads]"));
   flags->device.add_to(*verb, "Use this kernel (`tessera kernels` lists them)");

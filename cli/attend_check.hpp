@@ -21,8 +21,10 @@ struct AttendCheck {
 
 // The problem was computed on the device: output and lse hold the results. Beyond some seconds of the
 // oracle's time rows spread over the whole problem are judged in place of all, unless every_row. Shows
-// progress.
+// progress. `rest`: of a call that stores new rows or turns its query, what was left to compute by the
+// oracle, from before the call (oracle::Rest); key and value must hold the same, bit for bit.
 AttendCheck check_against_oracle(const tessera_attention& problem, bool every_row,
-                                 const tessera_device& device = TESSERA_DEVICE_INIT);
+                                 const tessera_device& device = TESSERA_DEVICE_INIT,
+                                 const tessera_attention* rest = nullptr);
 
 }  // namespace tessera::cli

@@ -67,13 +67,6 @@ void set_band(const AttendFlags& flags, tessera_mask* mask) {
   if (causal != TESSERA_ALIGN_NONE) mask->right = 0;
 }
 
-Tensor load_whole(const std::string& name, Names usual_names) {
-  std::string error;
-  const std::optional<Tensor> numbers = files::as_int64(load(name, usual_names), &error);
-  if (!numbers) usage_error(error);
-  return *numbers;
-}
-
 // The library takes page numbers of 32 bits; what does not fit into those is no page.
 Tensor load_table(const std::string& name, Names usual_names) {
   Tensor table = load_whole(name, usual_names);
@@ -190,6 +183,7 @@ AttendProblem read_problem(const AttendFlags& flags) {
   p.problem.key = view_4d(p.key, rows_before_heads);
   p.problem.value = view_4d(p.value, rows_before_heads);
   read_options(flags, &p);
+  read_append(flags, &p);
 
   // Before anything is allocated: a value file without keys can claim any head dimension.
   const std::int64_t value_dim = p.problem.value.shape[3];

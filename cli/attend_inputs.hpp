@@ -16,7 +16,10 @@ struct AttendFlags : LoadFlags {
   std::string query, key, value, mask, key_lengths, alibi, sinks;
   std::string query_offsets, key_offsets, page_table, prior_output, prior_lse;
   std::string query_scales, key_scales, value_scales;
-  std::string output, lse;
+  std::string new_key, new_value, rope_cos, rope_sin, positions;
+  bool rope_interleaved = false;
+  std::int32_t rope_first = 0;
+  std::string output, lse, key_output, value_output;
   std::string layout = "bhsd";
   std::string output_dtype, precision;
   std::int32_t scale_rows = 0;
@@ -30,9 +33,13 @@ struct AttendProblem {
   files::Tensor query, key, value, mask, key_lengths, alibi, sinks;
   files::Tensor query_offsets, key_offsets, page_table, prior_output, prior_lse;
   files::Tensor query_scales, key_scales, value_scales;
+  files::Tensor new_key, new_value, rope_cos, rope_sin, positions;
   // As they will be written: the rank of the query, its dimensions in the order of the layout.
   files::Tensor output, lse;
 };
+
+// New rows, rope and positions. Where rows are stored, key and value become copies of what the files hold.
+void read_append(const AttendFlags& flags, AttendProblem* problem);
 
 // Stops with kExitUsage and a sentence that names the flag or the file.
 AttendProblem read_problem(const AttendFlags& flags);

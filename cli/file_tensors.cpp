@@ -122,6 +122,13 @@ Tensor load_rows(const std::string& name, Names usual_names, const LoadFlags& fl
   return load_numbers(name, usual_names, flags, false);
 }
 
+Tensor load_whole(const std::string& name, Names usual_names) {
+  std::string error;
+  const std::optional<Tensor> numbers = files::as_int64(load(name, usual_names), &error);
+  if (!numbers) usage_error(error);
+  return *numbers;
+}
+
 tessera_tensor view(const Tensor& tensor, std::string_view what, std::size_t max_rank) {
   if (tensor.shape.size() > max_rank) {
     usage_error(fmt::format("{}: its shape {} has {} dimensions; {} has at most {}", tensor.source,

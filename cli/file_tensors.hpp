@@ -32,6 +32,8 @@ files::Tensor load_numbers(const std::string& name, Names usual_names, const Loa
                            bool allow_boolean);
 // Slopes and sinks: the library takes f32, into which the narrower types fit exactly.
 files::Tensor load_f32(const std::string& name, Names usual_names, const LoadFlags& flags);
+// Integers of any type, as int64.
+files::Tensor load_whole(const std::string& name, Names usual_names);
 // Query, key and value, which may have 8 bits as well: floats, or whole numbers where --dtype says nothing
 // else.
 files::Tensor load_rows(const std::string& name, Names usual_names, const LoadFlags& flags);

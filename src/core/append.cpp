@@ -11,7 +11,7 @@
 namespace tessera::core {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;  // of the workspace and of its parts
+constexpr std::int64_t kPartAlignment = 256;  // of the workspace and of its parts
 
 // Elements from one row of the turned query to the next.
 std::int64_t turned_row(const Problem& p) {
@@ -235,14 +235,14 @@ Problem after_append(const Problem& problem) {
   p.append = {};
   if (!problem.append.rope) return p;
   const std::int64_t row = turned_row(problem), head = row * p.queries;
-  p.query = {reinterpret_cast<void*>(kAlignment), p.query_offsets ? 0 : head * p.heads, head, row};
+  p.query = {reinterpret_cast<void*>(kPartAlignment), p.query_offsets ? 0 : head * p.heads, head, row};
   p.span_bytes[TensorId::query] = static_cast<std::uint64_t>(turned_query_bytes(problem));
   return p;
 }
 
 AppendFirst::AppendFirst(const Problem& problem, std::shared_ptr<const Prepared> attend)
     : attend_(std::move(attend)),
-      own_bytes_((turned_query_bytes(problem) + kAlignment - 1) / kAlignment * kAlignment) {
+      own_bytes_((turned_query_bytes(problem) + kPartAlignment - 1) / kPartAlignment * kPartAlignment) {
   workspace_bytes = own_bytes_ + attend_->workspace_bytes;
   has_own_memory = true;
   work_items = attend_->work_items;

@@ -23,7 +23,8 @@ struct Result {
   std::vector<double> lse_sensitivity;
 };
 
-// The problem must have passed validation; problem.output and problem.lse are not touched.
+// The problem must have passed validation; problem.output and problem.lse are not touched. Of one with new
+// rows or rope, what is left behind those is asked for (append.hpp).
 Result attend(const tessera_attention& problem);
 
 // Which arithmetic a yardstick has. All but the first are for 8-bit inputs, as tensor cores compute with

@@ -37,7 +37,8 @@ TEST_P(Groups, EveryInputEveryKernel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Groups,
-                         testing::Values("few", "options", "pairs", "masks", "edge", "serving", "fp8"),
+                         testing::Values("few", "options", "pairs", "masks", "edge", "serving", "fp8",
+                                         "append"),
                          [](const auto& group) { return std::string(group.param); });
 
 // Shapes that have a kernel of their own: one key, and few rows of few dimensions, whose tiles of 256 keys

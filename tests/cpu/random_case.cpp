@@ -119,6 +119,20 @@ void pick_cache(Picker& pick, Case* c) {
   c->transposed = pick.one_in(3);
 }
 
+// New rows and rope: one case in three.
+void pick_append(Picker& pick, Case* c) {
+  if (!pick.one_in(3)) return;
+  c->append = !c->packed && !pick.one_in(4);
+  c->align = TESSERA_ALIGN_BOTTOM_RIGHT;
+  if (of_codes(*c)) return;
+  c->latent = pick.one_in(5) && c->value_dim <= c->dim && c->cache == 0;
+  if (c->dim < 2 || pick.one_in(5)) return;
+  c->rope_pairs = pick.one_in(2) ? c->dim / 2 : pick.between(1, c->dim / 2);
+  c->rope_first = pick.below(c->dim - 2 * c->rope_pairs + 1);
+  c->rope_interleaved = pick.one_in(2);
+  c->positions = !c->alibi && pick.one_in(3);
+}
+
 }  // namespace
 
 Case random_case(const Random& random, std::uint64_t number) {
@@ -150,6 +164,7 @@ Case random_case(const Random& random, std::uint64_t number) {
   pick_options(pick, &c);
   if (of_codes(c)) pick_codes(pick, &c);
   if (!of_codes(c) && pick.one_in(4)) pick_cache(pick, &c);
+  pick_append(pick, &c);
   return c;
 }
 
@@ -175,6 +190,13 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.cache = 0, x.scales = ScaleKind::none, x.transposed = false; },
       [](Case& x) { x.transposed = false; },
       [](Case& x) { x.fast = false; },
+      [](Case& x) { x.positions = false; },
+      [](Case& x) { x.rope_pairs = x.rope_first = 0, x.rope_interleaved = x.positions = false; },
+      [](Case& x) { x.rope_first = 0; },
+      [](Case& x) { x.rope_interleaved = false; },
+      [](Case& x) { x.rope_pairs = (x.rope_pairs + 1) / 2; },
+      [](Case& x) { x.append = false; },
+      [](Case& x) { x.latent = false; },
       [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },
       [](Case& x) { x.mask_lowest = false; },
       [](Case& x) {

@@ -54,7 +54,8 @@ TEST(RandomCases, CoverEveryOption) {
   const Random random(test_seed(), 1);
   int band = 0, window = 0, boolean = 0, additive = 0, lengths = 0, alibi = 0, sinks = 0, softcap = 0,
       scale = 0, grouped = 0, padded = 0, tall = 0, decode = 0, no_keys = 0, ragged = 0, packed = 0,
-      pages = 0, priors = 0, wide = 0, last = 0, codes = 0, caches = 0, scales = 0, transposed = 0;
+      pages = 0, priors = 0, wide = 0, last = 0, codes = 0, caches = 0, scales = 0, transposed = 0,
+      append = 0, latent = 0, halves = 0, interleaved = 0, partial = 0, positions = 0;
   for (std::uint64_t n = 0; n < 1000; ++n) {
     const Case c = random_case(random, n);
     std::string error;
@@ -83,12 +84,19 @@ TEST(RandomCases, CoverEveryOption) {
     caches += c.cache != 0;
     scales += c.scales != ScaleKind::none;
     transposed += c.transposed;
+    append += c.append;
+    latent += c.latent;
+    halves += c.rope_pairs > 0 && !c.rope_interleaved;
+    interleaved += c.rope_interleaved;
+    partial += c.rope_pairs > 0 && 2 * c.rope_pairs < c.dim;
+    positions += c.positions;
   }
-  for (int seen : {band, window, boolean, additive, lengths, alibi, sinks, softcap, scale, grouped, padded,
-                   tall, decode, ragged, pages, codes, caches, scales, transposed}) {
+  for (int seen :
+       {band, window, boolean, additive, lengths, alibi,  sinks,  softcap,    scale,  grouped, padded,
+        tall, decode, ragged,  pages,    codes,   caches, scales, transposed, append, halves,  interleaved}) {
     EXPECT_GT(seen, 50);
   }
-  for (int seen : {packed, priors, wide, last}) EXPECT_GT(seen, 20);
+  for (int seen : {packed, priors, wide, last, latent, partial, positions}) EXPECT_GT(seen, 20);
   EXPECT_GT(no_keys, 2);
 }
 

@@ -30,7 +30,8 @@ TEST_P(List, EveryKernelPassesEveryGate) {
   EXPECT_GT(judged, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Groups, List, testing::Values("few", "options", "pairs", "masks", "edge", "serving"),
+INSTANTIATE_TEST_SUITE_P(Groups, List,
+                         testing::Values("few", "options", "pairs", "masks", "edge", "serving", "append"),
                          [](const auto& param) { return param.param; });
 
 // Two keys with scores ln 1 and ln 3 (the query's first element is 1, the keys' are the scores, scale 1):

@@ -55,6 +55,8 @@ put("safetensors_fuzz", "escapes", safetensors('{"\\u00e9\\ud83d\\ude00":{"dtype
 
 put("case_fuzz", "all_words", b"b2 h8/2 q256 k300 d64 v64 f16 causal=bottom-right window=127,0 scale=0.1 softcap=30 "
     b"mask=boolean lengths alibi sinks layout=bshd")
+put("case_fuzz", "append", b"b2 h4/1 q5 k90 d64 v48 f16 align=bottom-right lengths ragged pages=16 latent append "
+    b"rope=interleaved:8+48 positions")
 put("case_fuzz", "plain", b"b1 h1 q1 k1 d64 f32")
 put("case_fuzz", "top_left", b"q3 k5 d8 bf16 causal=top-left mask=additive layout=padded")
 put("case_fuzz", "name", b"canon_1")

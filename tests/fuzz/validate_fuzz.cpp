@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "core/append.hpp"
 #include "core/backend.hpp"
 #include "core/plan.hpp"
 #include "core/problem.hpp"
@@ -136,6 +137,31 @@ void add_scales(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_atten
   }
 }
 
+// New rows, rope and positions, and values that lie in their keys.
+void add_append(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_attention* p) {
+  const std::int64_t *q = p->query.shape, kv_heads = p->key.shape[1];
+  const bool in_key = fuzz.ConsumeBool() && p->value.shape[3] <= p->key.shape[3];
+  if (fuzz.ConsumeBool()) {
+    p->new_key = sound_tensor(address, p->query.dtype, {q[0], kv_heads, q[2], q[3]});
+    if (!in_key)
+      p->new_value = sound_tensor(address, p->query.dtype, {q[0], kv_heads, q[2], p->value.shape[3]});
+  }
+  if (in_key) {
+    p->value.data = p->key.data;
+    for (int d = 0; d < TESSERA_MAX_RANK; ++d) p->value.strides[d] = p->key.strides[d];
+  }
+  if (fuzz.ConsumeBool()) return;
+  const std::int64_t pairs = fuzz.ConsumeIntegralInRange<std::int64_t>(1, 4), positions = 7;
+  p->rope.cos = sound_tensor(address, TESSERA_F32, {positions, pairs});
+  p->rope.sin = sound_tensor(address, TESSERA_F32, {positions, pairs});
+  p->rope.interleaved = fuzz.ConsumeBool() ? 1 : 0;
+  p->rope.first = fuzz.ConsumeIntegralInRange<std::int32_t>(0, 2);
+  if (fuzz.ConsumeBool()) return;
+  const tessera_dtype whole = fuzz.ConsumeBool() ? TESSERA_I32 : TESSERA_I64;
+  p->positions = p->query_offsets.rank > 0 ? sound_tensor(address, whole, {q[2]})
+                                           : sound_tensor(address, whole, {q[0], q[2]});
+}
+
 tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   const auto size = [&](std::int64_t most) { return fuzz.ConsumeIntegralInRange<std::int64_t>(1, most); };
   const std::int64_t batch = size(3), kv_heads = size(3), heads = kv_heads * size(3);
@@ -167,6 +193,7 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   if (p.mask.align != TESSERA_ALIGN_NONE && fuzz.ConsumeBool()) {
     p.alibi_slopes = sound_tensor(&address, TESSERA_F32, {heads});
   }
+  if (fuzz.ConsumeBool()) add_append(fuzz, &address, &p);
   return p;
 }
 
@@ -175,10 +202,11 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
                                      &p->lse,          &p->mask.tensor,   &p->key_lengths,  &p->alibi_slopes,
                                      &p->sinks,        &p->query_offsets, &p->key_offsets,  &p->page_table,
                                      &p->prior_output, &p->prior_lse,     &p->query_scales, &p->key_scales,
-                                     &p->value_scales};
+                                     &p->value_scales, &p->new_key,       &p->new_value,    &p->rope.cos,
+                                     &p->rope.sin,     &p->positions};
   tessera_tensor* t = fuzz.PickValueInArray(tensors);
   const auto d = fuzz.ConsumeIntegralInRange<std::size_t>(0, TESSERA_MAX_RANK - 1);
-  switch (fuzz.ConsumeIntegralInRange(0, 15)) {
+  switch (fuzz.ConsumeIntegralInRange(0, 17)) {
     case 0:
       t->data = reinterpret_cast<void*>(fuzz.ConsumeIntegral<std::uintptr_t>());
       break;
@@ -227,6 +255,13 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
       break;
     case 15:
       p->scale_rows = fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 200);
+      break;
+    case 16:
+      p->rope.first = fuzz.ConsumeBool() ? fuzz.ConsumeIntegral<std::int32_t>()
+                                         : fuzz.ConsumeIntegralInRange<std::int32_t>(-1, 10);
+      break;
+    case 17:
+      p->rope.interleaved = fuzz.ConsumeIntegral<std::int32_t>();
       break;
     default:
       break;
@@ -288,6 +323,37 @@ void require_scales_within(const tessera_tensor& of, const tessera_tensor& given
   require(all.begin + (last + 1) * 4 <= all.end);
 }
 
+// Behind validation a new row has one place, its heads and dimensions are those of the keys, and the pairs
+// that are turned are dimensions of a row.
+void require_append(const tessera_attention& given, const Problem& p) {
+  const Append& a = p.append;
+  require(a.stores == (given.new_key.rank != 0) && a.stores_value == (given.new_value.rank != 0));
+  if (a.stores) {
+    require(given.key_offsets.rank == 0 && p.visibility.align_bottom_right);
+    for (const tessera_tensor* rows : {&given.new_key, &given.new_value}) {
+      if (rows->rank == 0) continue;
+      require(rows->dtype == p.dtype && rows->shape[0] == given.query.shape[0]);
+      require(rows->shape[1] == p.kv_heads && rows->shape[2] == p.queries);
+      require(rows->strides[3] == 1 || rows->shape[3] <= 1);
+    }
+    require(given.new_key.shape[3] == p.dim);
+    require(a.stores_value ? given.new_value.shape[3] == p.value_dim : p.value_dim <= p.dim);
+    require_distinct_elements(given.key);
+    if (a.stores_value) require_distinct_elements(given.value);
+    for (const tessera_tensor* other : {&given.query, &given.mask.tensor, &given.key_lengths, &given.sinks,
+                                        &given.query_offsets, &given.page_table, &given.new_key,
+                                        &given.new_value, &given.rope.cos, &given.rope.sin, &given.positions})
+      require(!overlap(extent(*other), extent(given.key)) &&
+              (!a.stores_value || !overlap(extent(*other), extent(given.value))));
+  }
+  if (!a.rope) return require(given.positions.rank == 0 && turned_query_bytes(p) == 0);
+  require(!is_8_bit(p.dtype) && a.rope.positions >= 1 && a.rope.first >= 0);
+  require(static_cast<Wide>(a.rope.first) + 2 * static_cast<Wide>(a.rope.pairs) <= p.dim);
+  require(p.visibility.align_bottom_right || a.positions_dtype != 0);
+  const Wide rows = static_cast<Wide>(given.query.shape[0]) * p.heads * p.queries;
+  require(turned_query_bytes(p) >= 0 && turned_query_bytes(p) >= rows * p.dim * dtype_size(p.dtype));
+}
+
 void require_promises(const tessera_attention& given, const Problem& p) {
   require(p.batch >= 0 && p.queries >= 0 && p.keys >= 0 && p.heads >= 1 && p.kv_heads >= 1);
   require(p.heads % p.kv_heads == 0);
@@ -316,9 +382,10 @@ void require_promises(const tessera_attention& given, const Problem& p) {
 
   const Extent output = extent(given.output), lse = extent(given.lse);
   for (const tessera_tensor* input :
-       {&given.query, &given.key, &given.value, &given.mask.tensor, &given.key_lengths, &given.alibi_slopes,
-        &given.sinks, &given.query_offsets, &given.key_offsets, &given.page_table, &given.prior_output,
-        &given.prior_lse, &given.query_scales, &given.key_scales, &given.value_scales}) {
+       {&given.query,        &given.key,       &given.value,         &given.mask.tensor, &given.key_lengths,
+        &given.alibi_slopes, &given.sinks,     &given.query_offsets, &given.key_offsets, &given.page_table,
+        &given.prior_output, &given.prior_lse, &given.query_scales,  &given.key_scales,  &given.value_scales,
+        &given.new_key,      &given.new_value, &given.rope.cos,      &given.rope.sin,    &given.positions}) {
     require(!overlap(extent(*input), output) && !overlap(extent(*input), lse));
   }
   require(!overlap(output, lse));
@@ -329,6 +396,7 @@ void require_promises(const tessera_attention& given, const Problem& p) {
         rows == &given.value && is_8_bit(p.kv.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
     require(rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);
   }
+  require_append(given, p);
   require_scales_within(given.query, given.query_scales, p.scales.query);
   require_scales_within(given.key, given.key_scales, p.scales.key);
   require_scales_within(given.value, given.value_scales, p.scales.value);

@@ -27,6 +27,9 @@ struct Fixture {
   std::vector<std::int32_t> offsets = {0, 2, 3}, key_offsets = {0, 5, 5}, table = {1, 0, -1, 1, -1, -1};
   std::vector<float> prior = std::vector<float>(2 * 4 * 3 * 8, 1.0f);
   std::vector<float> prior_lse = std::vector<float>(2 * 4 * 3, 0.5f);
+  std::vector<float> new_k = std::vector<float>(2 * 2 * 3 * 8, 0.75f), new_v = new_k;
+  std::vector<float> cos = std::vector<float>(6 * 4, 1.0f), sin = std::vector<float>(6 * 4, 0.0f);
+  std::vector<std::int64_t> positions = {0, 1, 2, 3, 4, 5};
   std::vector<char> room;  // the workspace and some more
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   tessera_device device = TESSERA_DEVICE_INIT;
@@ -71,6 +74,25 @@ struct Fixture {
     make_ragged();
     problem.prior_output = tessera_tensor_4d(prior.data(), TESSERA_F32, 2, 4, 3, 8);
     problem.prior_lse = {prior_lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
+  }
+  // New rows for all of the queries, which stand on the last keys.
+  void add_new_rows() {
+    const std::int64_t batch = problem.query.shape[0];
+    problem.new_key = tessera_tensor_4d(new_k.data(), TESSERA_F32, batch, 2, 3, 8);
+    problem.new_value = tessera_tensor_4d(new_v.data(), TESSERA_F32, batch, 2, 3, 8);
+    problem.mask.align = TESSERA_ALIGN_BOTTOM_RIGHT;
+  }
+  // Tables of six positions.
+  void add_rope() {
+    problem.rope.cos = {cos.data(), TESSERA_F32, 2, {6, 4, 0, 0}, {4, 1, 0, 0}};
+    problem.rope.sin = {sin.data(), TESSERA_F32, 2, {6, 4, 0, 0}, {4, 1, 0, 0}};
+    problem.mask.align = TESSERA_ALIGN_BOTTOM_RIGHT;
+  }
+  void add_positions() {
+    add_rope();
+    const bool ragged = problem.query_offsets.rank > 0;
+    if (ragged) problem.positions = {positions.data(), TESSERA_I64, 1, {3, 0, 0, 0}, {1, 0, 0, 0}};
+    if (!ragged) problem.positions = {positions.data(), TESSERA_I64, 2, {2, 3, 0, 0}, {3, 1, 0, 0}};
   }
   void add_mask() { problem.mask.tensor = tessera_tensor_4d(mask.data(), TESSERA_F32, 2, 4, 3, 5); }
   void add_lengths() { problem.key_lengths = {lengths.data(), TESSERA_I32, 1, {2, 0, 0, 0}, {1, 0, 0, 0}}; }

@@ -138,6 +138,59 @@ TEST(Generated, IsSmall) {
           << c.name;
 }
 
+// Rows that are added, to keys of every layout, beside every option; rope of both kinds, of some dimensions
+// and of all, for rows that stand elsewhere too; and calls that only turn their queries.
+TEST(Append, MeetsEveryOptionAndLayout) {
+  const std::vector<Case> group = in_group("append");
+  const auto count = [&](const std::function<bool(const Case&)>& is) {
+    return std::count_if(group.begin(), group.end(), is);
+  };
+  for (const Option& option : options()) {
+    EXPECT_GE(count([&](const Case& c) { return c.append && option.in(c); }), 8) << option.name;
+    EXPECT_GE(count([&](const Case& c) { return c.append && c.rope_pairs > 0 && option.in(c); }), 3)
+        << option.name;
+    EXPECT_GE(count([&](const Case& c) { return c.append && c.page > 0 && option.in(c); }), 4) << option.name;
+  }
+  for (const std::int64_t page : {0, 1, 5, 16, 64})
+    EXPECT_GE(count([&](const Case& c) { return c.append && c.page == page && c.rope_pairs > 0; }), 3)
+        << page;
+  for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16})
+    for (const bool interleaved : {false, true})
+      EXPECT_GE(count([&](const Case& c) {
+                  return c.dtype == dtype && c.rope_pairs > 0 && c.rope_interleaved == interleaved;
+                }),
+                3)
+          << dtype << interleaved;
+  const std::function<bool(const Case&)> few[] = {
+      [](const Case& c) { return c.append && c.positions; },
+      [](const Case& c) { return c.append && c.latent; },
+      [](const Case& c) { return c.append && c.priors > 0; },
+      [](const Case& c) { return c.append && c.output_dtype != 0; },
+      [](const Case& c) { return c.append && c.ragged; },
+      [](const Case& c) { return c.append && c.queries > c.keys; },
+      [](const Case& c) { return c.append && c.queries == 1; },
+      [](const Case& c) { return c.rope_pairs > 0 && 2 * c.rope_pairs < c.dim && c.rope_first > 0; },
+      [](const Case& c) { return c.rope_pairs > 0 && 2 * c.rope_pairs == c.dim; },
+      [](const Case& c) { return c.rope_pairs > 0 && !c.append; },
+      [](const Case& c) { return c.append && c.layout == Layout::padded; },
+      [](const Case& c) { return c.append && c.layout == Layout::bshd; },
+      [](const Case& c) { return c.append && c.positions && c.mask_last > 0; },
+      [](const Case& c) { return c.append && core::is_8_bit(c.dtype); },
+  };
+  for (std::size_t n = 0; n < std::size(few); ++n) EXPECT_GE(count(few[n]), 2) << n;
+}
+
+// What is timed with new rows or rope is timed without, in the same words otherwise.
+TEST(Append, CostsHaveTheirTwins) {
+  const std::vector<Case> group = in_group("append_costs");
+  for (Case c : group) {
+    if (!c.append && c.rope_pairs == 0) continue;
+    c.append = c.rope_interleaved = false, c.rope_pairs = c.rope_first = 0;
+    EXPECT_TRUE(std::any_of(group.begin(), group.end(), [&](const Case& x) { return words(x) == words(c); }))
+        << c.name;
+  }
+}
+
 enum class State { hidden, open, mixed };
 
 // What the mask tensor alone does to the squares of 64 x 64 that kernels look at.

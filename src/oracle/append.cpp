@@ -1,0 +1,144 @@
+#include "oracle/append.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "oracle/oracle.hpp"
+#include "oracle/reading.hpp"
+
+namespace tessera::oracle {
+namespace {
+
+// From the first element to behind the last one.
+std::size_t span_bytes(const tessera_tensor& t) {
+  std::int64_t last = 0;
+  for (std::int32_t d = 0; d < t.rank; ++d) {
+    if (t.shape[d] == 0) return 0;
+    last += (t.shape[d] - 1) * t.strides[d];
+  }
+  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
+}
+
+std::vector<unsigned char> copy_of(const tessera_tensor& t) {
+  const std::size_t bytes = span_bytes(t);
+  std::vector<unsigned char> copy(bytes + (bytes == 0 ? 1 : 0));  // never null: null is "left out"
+  if (bytes > 0) std::memcpy(copy.data(), t.data, bytes);
+  return copy;
+}
+
+// A row of a tensor: where it begins, and how far its elements are apart.
+struct Place {
+  void* data;
+  std::int64_t start, step;
+};
+
+void copy_row(const tessera_tensor& from, std::int64_t start, const Place& to) {
+  const std::size_t size = tessera_dtype_size(from.dtype);
+  for (std::int64_t d = 0; d < from.shape[3]; ++d) {
+    std::memcpy(
+        static_cast<unsigned char*>(to.data) + static_cast<std::size_t>(to.start + d * to.step) * size,
+        static_cast<const unsigned char*>(from.data) +
+            static_cast<std::size_t>(start + d * from.strides[3]) * size,
+        size);
+  }
+}
+
+// One operation in f32. In float64 sums, differences and products of floats lose nothing that the one
+// rounding to float would have seen.
+double rounded(double x) { return static_cast<double>(static_cast<float>(x)); }
+
+// Where row i of entry b stands in the tables of rope.
+std::int64_t table_row(const tessera_attention& p, std::int64_t b, std::int64_t i) {
+  if (p.positions.rank == 0) return std::max<std::int64_t>(position(p, b, i), 0);
+  if (p.positions.rank == 1) return whole(p.positions, first_row(p, b) + i);
+  tessera_tensor row = p.positions;
+  row.strides[0] = 1;
+  return whole(row, b * p.positions.strides[0] + i * p.positions.strides[1]);
+}
+
+// Turns a row in place by the angles of a row of the tables.
+void turn(const tessera_attention& p, std::int64_t angles, tessera_dtype dtype, const Place& row) {
+  const tessera_tensor &cos = p.rope.cos, &sin = p.rope.sin;
+  const std::int64_t n = cos.shape[1];
+  for (std::int64_t j = 0; j < n; ++j) {
+    const std::int64_t one = p.rope.interleaved != 0 ? p.rope.first + 2 * j : p.rope.first + j;
+    const std::int64_t other = p.rope.interleaved != 0 ? one + 1 : p.rope.first + n + j;
+    const double x = load(row.data, dtype, row.start + one * row.step);
+    const double y = load(row.data, dtype, row.start + other * row.step);
+    const double c = load(cos.data, TESSERA_F32, angles * cos.strides[0] + j * cos.strides[1]);
+    const double s = load(sin.data, TESSERA_F32, angles * sin.strides[0] + j * sin.strides[1]);
+    store(row.data, dtype, row.start + one * row.step, rounded(rounded(x * c) - rounded(y * s)));
+    store(row.data, dtype, row.start + other * row.step, rounded(rounded(y * c) + rounded(x * s)));
+  }
+}
+
+// Where a row of key or value begins in a copy of it that stands elsewhere.
+Place place_in(const tessera_tensor& t, void* copy, const Stored& at) {
+  return {copy, row_start(t, at.outer, at.head, at.row), t.strides[3]};
+}
+
+}  // namespace
+
+void store_new_rows(const tessera_attention& p, void* key, void* value) {
+  if (p.new_key.rank == 0) return;
+  const Sizes n(p);
+  const bool ragged = p.query_offsets.data != nullptr;
+  for (std::int64_t b = 0; b < n.batch; ++b) {
+    for (std::int64_t i = 0; i < rows_of(p, b); ++i) {
+      const std::int64_t j = position(p, b, i);
+      if (j < 0) continue;
+      for (std::int64_t h = 0; h < n.kv_heads; ++h) {
+        const std::int64_t outer = ragged ? 0 : b, row = first_row(p, b) + i;
+        const Stored at = stored_key(p, p.key, b, h, j);
+        if (!at.exists) continue;
+        const Place to = place_in(p.key, key, at);
+        copy_row(p.new_key, row_start(p.new_key, outer, h, row), to);
+        if (p.rope.cos.rank > 0) turn(p, table_row(p, b, i), p.key.dtype, to);
+        if (p.new_value.rank == 0) continue;
+        copy_row(p.new_value, row_start(p.new_value, outer, h, row), place_in(p.value, value, at));
+      }
+    }
+  }
+}
+
+std::vector<unsigned char> turned_query(const tessera_attention& p) {
+  const Sizes n(p);
+  const std::size_t row_bytes = static_cast<std::size_t>(n.dim) * tessera_dtype_size(p.query.dtype);
+  const std::int64_t outers = p.query.shape[0];
+  std::vector<unsigned char> out(static_cast<std::size_t>(outers * n.heads * n.queries) * row_bytes +
+                                 (outers * n.queries == 0 ? 1 : 0));
+  const auto at = [&](std::int64_t outer, std::int64_t h, std::int64_t row) {
+    return Place{out.data(), ((outer * n.heads + h) * n.queries + row) * n.dim, 1};
+  };
+  for (std::int64_t outer = 0; outer < outers; ++outer)
+    for (std::int64_t h = 0; h < n.heads; ++h)
+      for (std::int64_t row = 0; row < n.queries; ++row)
+        copy_row(p.query, row_start(p.query, outer, h, row), at(outer, h, row));
+  for (std::int64_t b = 0; b < n.batch && p.rope.cos.rank > 0; ++b)
+    for (std::int64_t i = 0; i < rows_of(p, b); ++i)
+      for (std::int64_t h = 0; h < n.heads; ++h) {
+        const Stored row = stored_query(p, {b, h, i});
+        turn(p, table_row(p, b, i), p.query.dtype, at(row.outer, row.head, row.row));
+      }
+  return out;
+}
+
+Rest::Rest(const tessera_attention& p) : problem_(p) {
+  if (p.new_key.rank > 0) {
+    key_ = copy_of(p.key);
+    if (p.new_value.rank > 0) value_ = copy_of(p.value);
+    store_new_rows(p, key_.data(), value_.data());
+    problem_.key.data = key_.data();
+    problem_.value.data = p.new_value.rank > 0 ? value_.data() : key_.data();
+  }
+  if (p.rope.cos.rank > 0) {
+    query_ = turned_query(p);
+    tessera_tensor& query = problem_.query;
+    query = tessera_tensor_4d(query_.data(), query.dtype, query.shape[0], query.shape[1], query.shape[2],
+                              query.shape[3]);
+  }
+  problem_.new_key = problem_.new_value = problem_.positions = TESSERA_TENSOR_NONE;
+  problem_.rope = {};
+}
+
+}  // namespace tessera::oracle
