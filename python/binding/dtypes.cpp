@@ -16,8 +16,8 @@ tessera_dtype codes_named(const char* name) {
 bool refuse_dtype(const char* name, const char* dtype) {
   PyErr_Format(PyExc_TypeError,
                "%s has dtype %s; Tessera takes float32, float16, bfloat16, float8_e4m3fn and float8_e5m2 "
-               "arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks and "
-               "scales",
+               "arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks, "
+               "scales and rope",
                name, dtype);
   return false;
 }
