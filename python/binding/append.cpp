@@ -53,7 +53,11 @@ bool Call::read_append(const Arguments& a) {
       !read_input(a[Arguments::positions], "positions", &positions_, &problem_.positions)) {
     return false;
   }
-  if (PyObject* rope = a[Arguments::rope]; rope != nullptr && !read_rope(rope)) return false;
+  PyObject* const rope = a[Arguments::rope];
+  return rope == nullptr || read_rope(rope);
+}
+
+bool Call::may_write_caches(const Arguments& a) const {
   if (a[Arguments::new_key] != nullptr && !k_.check_writable(", and new_key is stored in it")) return false;
   return a[Arguments::new_value] == nullptr || v_.check_writable(", and new_value is stored in it");
 }

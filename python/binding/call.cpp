@@ -118,6 +118,7 @@ bool Arguments::parse(const char* function, PyObject* const* args, Py_ssize_t po
 
 bool Call::prepare(const Arguments& arguments, const Family& family, int threads, Purpose purpose) {
   if (!read_inputs(arguments, family) || !read_scalars(arguments)) return false;
+  if (purpose == Purpose::run && !may_write_caches(arguments)) return false;
   if (!read_band(arguments[Arguments::causal], arguments[Arguments::window])) return false;
   if (PyObject* kernel = arguments[Arguments::kernel]; kernel != nullptr) {
     device_.kernel = PyUnicode_Check(kernel) != 0 ? PyUnicode_AsUTF8AndSize(kernel, nullptr) : nullptr;

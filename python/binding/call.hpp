@@ -76,6 +76,7 @@ class Call {
   bool read_scales(const Arguments& arguments);
   bool read_append(const Arguments& arguments);
   bool read_rope(PyObject* rope);
+  bool may_write_caches(const Arguments& arguments) const;
   bool make_output(const Arguments& arguments, const Family& family, const std::int64_t* shape);
   bool make_results(const Arguments& arguments, const Family& family);
   bool read_workspace(const Arguments& arguments, const Family& family, Purpose purpose);

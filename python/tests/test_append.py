@@ -152,6 +152,9 @@ def test_plans_write_nothing():
     plan = tessera.plan(cache.q, cache.k, cache.v, workspace=True, **call, **cache.where)
     assert plan["workspace_bytes"] >= cache.q.nbytes
     assert "queries are turned" in tessera.explain(cache.q, cache.k, cache.v, **call, **cache.where)
+    cache.k.flags.writeable = False  # which a plan does not mind
+    assert tessera.plan(cache.q, cache.k, cache.v, **call, **cache.where)["kernel"]
+    cache.k.flags.writeable = True
     assert_same_bits(cache.k, before)
     # And a workspace of that size serves.
     scratch = np.empty(plan["workspace_bytes"] + 255, np.uint8)

@@ -110,6 +110,20 @@ def test_a_compiled_function_writes_the_cache(batch, backend, dynamic):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_call_whose_result_nobody_wants_still_writes(backend):
+    cache = TorchCache("decode")
+
+    def step(q, k, v, call):
+        tessera.torch.attend(q, k, v, causal="bottom-right", **call)
+        return q + 1
+
+    with torch.no_grad():
+        compiled(step, backend=backend)(cache.q, cache.k, cache.v, cache.call)
+    assert_same_bits(to_numpy(cache.k), cache.want_k)
+    assert_same_bits(to_numpy(cache.v), cache.want_v)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_latent_attention(backend):
     cache = TorchCache("pages", latent=True)
 
@@ -176,10 +190,26 @@ def test_gradients_are_refused_in_graphs_too():
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("batch", BATCHES)
+def test_cuda(batch):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    cache = TorchCache(batch, torch.bfloat16)
+    move = lambda x: tuple(t.cuda() for t in x) if isinstance(x, tuple) else x.cuda()  # noqa: E731
+    k, v = cache.k.cuda(), cache.v.cuda()
+    try:
+        out = tessera.attend(cache.q.cuda(), k, v, causal="bottom-right", **{n: move(t) for n, t in cache.call.items()})
+    except tessera.DeviceUnavailable as why:
+        pytest.skip(str(why))
+    assert_same_bits(to_numpy(k.cpu()), cache.want_k)  # the bits of the CPU
+    assert_same_bits(to_numpy(v.cpu()), cache.want_v)
+    np.testing.assert_allclose(to_numpy(out.cpu()).astype(np.float32), cache.want.astype(np.float32), atol=0.02, rtol=0.02)
+
+
 # Operators and tensors without memory.
 
 
-def operands(cache, new_value=True, latent=False):
+def operands(cache):
     names = ("key_lengths", "query_offsets", "key_offsets", "page_table")
     return (
         cache.q, cache.k, cache.v, cache.call["new_key"], cache.call.get("new_value"), *cache.call["rope"], None, None,
