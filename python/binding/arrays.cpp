@@ -97,8 +97,9 @@ bool View::read_bytes(PyObject* object, const char* name, void* stream) {
   return check_writable();
 }
 
-bool View::check_writable() const {
-  if (read_only_) PyErr_Format(PyExc_ValueError, "%s is read-only; a writable array is accepted", name_);
+bool View::check_writable(const char* because) const {
+  if (read_only_)
+    PyErr_Format(PyExc_ValueError, "%s is read-only%s; a writable array is accepted", name_, because);
   return !read_only_;
 }
 
@@ -108,6 +109,7 @@ bool View::read_any(PyObject* object, const char* name, void* stream) {
   static PyObject* const dlpack_method = PyUnicode_InternFromString("__dlpack__");
   name_ = name;
   const Family family = family_of(object);
+  read_only_ = family.framework == Framework::jax;  // whatever its exporter says
   if (family.exchange != nullptr)
     return read_exchange(object, *family.exchange) || read_codes(object, family, stream);
   if (family.framework != Framework::numpy) {
@@ -181,7 +183,7 @@ bool View::read_capsule(PyObject* capsule) {
                    managed->version.major);
       return false;
     }
-    read_only_ = (managed->flags & dlpack::kReadOnly) != 0;
+    read_only_ = read_only_ || (managed->flags & dlpack::kReadOnly) != 0;
     return take(managed->tensor);
   }
   const auto* managed =

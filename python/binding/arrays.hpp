@@ -28,6 +28,9 @@ class View {
   // Writable uint8 of one dimension without gaps, which read() refuses.
   bool read_bytes(PyObject* object, const char* name, void* stream);
 
+  // What read() has read, too, can be written to; `because` follows "read-only" in the sentence.
+  [[nodiscard]] bool check_writable(const char* because = "") const;
+
   [[nodiscard]] const tessera_tensor& tensor() const { return tensor_; }
   [[nodiscard]] Device device() const { return device_; }
 
@@ -45,7 +48,6 @@ class View {
 
  private:
   bool read_any(PyObject* object, const char* name, void* stream);
-  bool check_writable() const;
   bool read_exchange(PyObject* object, const dlpack::Exchange& exchange);
   bool read_dlpack(PyObject* object, const Family& family, void* stream);
   bool read_codes(PyObject* object, const Family& family, void* stream);

@@ -37,14 +37,21 @@ struct Arguments {
     value_scales,
     scale_rows,
     precision,
-    output_dtype
+    output_dtype,
+    new_key,
+    new_value,
+    rope,
+    positions
   };
-  static constexpr int kCount = output_dtype + 1;
+  static constexpr int kCount = positions + 1;
   PyObject* values[kCount] = {};
 
   [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
   bool parse(const char* function, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names);
 };
+
+// "top-left" or "bottom-right"; `name` is the argument's.
+bool read_align(PyObject* text, const char* name, tessera_align* align);
 
 // attend() runs a call, plan() and explain() only look at it.
 enum class Purpose { run, look };
@@ -67,6 +74,9 @@ class Call {
   bool read_band(PyObject* causal, PyObject* window);
   bool read_sequences(const Arguments& arguments);
   bool read_scales(const Arguments& arguments);
+  bool read_append(const Arguments& arguments);
+  bool read_rope(PyObject* rope);
+  bool may_write_caches(const Arguments& arguments) const;
   bool make_output(const Arguments& arguments, const Family& family, const std::int64_t* shape);
   bool make_results(const Arguments& arguments, const Family& family);
   bool read_workspace(const Arguments& arguments, const Family& family, Purpose purpose);
@@ -78,6 +88,8 @@ class Call {
   View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_, workspace_;
   View query_offsets_, key_offsets_, page_table_, prior_output_, prior_lse_;
   View query_scales_, key_scales_, value_scales_;
+  View new_key_, new_value_, rope_cos_, rope_sin_, positions_;
+  Ref rope_parts_[2];
   Ref output_object_, lse_object_, workspace_object_;
 };
 

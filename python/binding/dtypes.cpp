@@ -17,8 +17,8 @@ bool refuse_dtype(const char* name, const char* dtype) {
   PyErr_Format(
       PyExc_TypeError,
       "%s has dtype %s; Tessera takes float32, float16, bfloat16, float8_e4m3fn, float8_e5m2 and (k, v) "
-      "int8 arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks and "
-      "scales",
+      "int8 arrays, bool or floating masks, int32 or int64 key_lengths, and float32 for alibi, sinks, "
+      "scales and rope",
       name, dtype);
   return false;
 }

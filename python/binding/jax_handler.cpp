@@ -1,6 +1,7 @@
-// attend() as XLA sees it. Operands: q, k, v, then those of mask, alibi, sinks and so on whose names stand in
-// the attribute "operands"; results: output and lse. XLA calls this without Python's lock, from threads of
-// its own.
+// attend() as XLA sees it. Operands: q, k and, unless it lies in k, v, then those of mask, alibi, sinks and
+// so on whose names stand in the attribute "operands"; results: output and lse, and of calls with new_key the
+// caches, in the very memory of the operands k and, with new_value, v. XLA calls this without Python's lock,
+// from threads of its own.
 #include "jax_handler.hpp"
 
 #include <tessera/tessera.h>
@@ -13,7 +14,7 @@
 namespace tessera::python {
 namespace {
 
-constexpr std::int64_t kAtLeast = 3;  // q, k, v
+constexpr std::int64_t kAtLeast = 2;  // q and k
 
 xla::Error* fail(const xla::CallFrame& frame, xla::ErrorCode code, const std::string& message) {
   xla::ErrorCreateArgs args{sizeof(xla::ErrorCreateArgs), nullptr, message.c_str(), code};
@@ -113,16 +114,21 @@ tessera_tensor* field_named(std::string_view name, tessera_attention* problem) {
              {"prior_lse", &problem->prior_lse},
              {"query_scales", &problem->query_scales},
              {"key_scales", &problem->key_scales},
-             {"value_scales", &problem->value_scales}};
+             {"value_scales", &problem->value_scales},
+             {"new_key", &problem->new_key},
+             {"new_value", &problem->new_value},
+             {"rope_cos", &problem->rope.cos},
+             {"rope_sin", &problem->rope.sin},
+             {"positions", &problem->positions}};
   for (const auto& each : all) {
     if (each.name == name) return each.field;
   }
   return nullptr;
 }
 
-// The optional operands, in the order in which "operands" names them.
-bool read_optional(const xla::Operands& arguments, std::string_view names, tessera_attention* problem) {
-  std::int64_t next = kAtLeast;
+// The optional operands, from `next` on, in the order in which "operands" names them.
+bool read_optional(const xla::Operands& arguments, std::int64_t next, std::string_view names,
+                   tessera_attention* problem) {
   while (!names.empty()) {
     const std::size_t comma = names.find(',');
     tessera_tensor* const field = field_named(names.substr(0, comma), problem);
@@ -131,6 +137,17 @@ bool read_optional(const xla::Operands& arguments, std::string_view names, tesse
     *field = tensor_of(arguments.values[next++]);
   }
   return next == arguments.size;
+}
+
+// What results there have to be: two, and the caches that are written to, where they lie already.
+bool has_results(const xla::CallFrame& frame, const tessera_attention& problem) {
+  const std::int64_t caches = problem.new_key.rank == 0 ? 0 : problem.new_value.rank == 0 ? 1 : 2;
+  if (frame.results.size != 2 + caches) return false;
+  for (std::int64_t i = 0; i < caches; ++i) {
+    if (tensor_of(frame.results.values[2 + i]).data != tensor_of(frame.arguments.values[1 + i]).data)
+      return false;
+  }
+  return true;
 }
 
 xla::ErrorCode code_of(tessera_status status) {
@@ -167,14 +184,16 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   if (frame.api->version.major != xla::kMajor)
     return fail(frame, xla::kUnimplemented,
                 "tessera: this XLA has a foreign function interface of another major version");
-  if (frame.arguments.size < kAtLeast || frame.results.size != 2)
-    return fail(frame, xla::kInvalidArgument, "tessera: q, k, v and two results are needed");
+  if (frame.arguments.size < kAtLeast || frame.results.size < 2)
+    return fail(frame, xla::kInvalidArgument, "tessera: q, k and two results are needed");
 
   AttributeReader attributes(frame.attributes);
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   problem.query = tensor_of(frame.arguments.values[0]);
   problem.key = tensor_of(frame.arguments.values[1]);
-  problem.value = tensor_of(frame.arguments.values[2]);
+  const bool value_in_key = attributes.integer("value_in_key") != 0;
+  if (!value_in_key && frame.arguments.size > 2) problem.value = tensor_of(frame.arguments.values[2]);
+  if (value_in_key) problem.value = problem.key;
   problem.output = tensor_of(frame.results.values[0]);
   problem.lse = tensor_of(frame.results.values[1]);
   problem.mask.align = static_cast<tessera_align>(attributes.integer("align"));
@@ -185,6 +204,8 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   problem.softcap = attributes.number("softcap");
   problem.scale_rows = static_cast<std::int32_t>(attributes.integer("scale_rows"));
   problem.precision = static_cast<tessera_precision>(attributes.integer("precision"));
+  problem.rope.interleaved = static_cast<std::int32_t>(attributes.integer("rope_interleaved"));
+  problem.rope.first = static_cast<std::int32_t>(attributes.integer("rope_first"));
   const std::string names = attributes.text("operands"), kernel = attributes.text("kernel");
   tessera_device device = TESSERA_DEVICE_INIT;
   device.kind = kind;
@@ -193,8 +214,10 @@ xla::Error* attend(xla::CallFrame& frame, tessera_device_kind kind) {
   if (!kernel.empty()) device.kernel = kernel.c_str();
   if (!attributes.missing().empty())
     return fail(frame, xla::kInvalidArgument, "tessera: attribute " + attributes.missing() + " is missing");
-  if (!read_optional(frame.arguments, names, &problem))
+  if (!read_optional(frame.arguments, value_in_key ? 2 : 3, names, &problem))
     return fail(frame, xla::kInvalidArgument, "tessera: operands do not match their names: " + names);
+  if (!has_results(frame, problem))
+    return fail(frame, xla::kInternal, "tessera: XLA did not alias the caches with their results");
   if (kind == TESSERA_CUDA) {
     xla::StreamGetArgs stream{sizeof(xla::StreamGetArgs), nullptr, frame.context, nullptr};
     if (xla::Error* error = frame.api->stream_get(&stream); error != nullptr) return error;

@@ -71,8 +71,11 @@ PyObject* compute(const Arguments& arguments, const Family& family) {
   Py_END_ALLOW_THREADS;
   if (status != TESSERA_OK) return raise(status);
   if (family.framework == Framework::torch) g_torch_calls.fetch_add(1, std::memory_order_relaxed);
-  PyObject* out = arguments[Arguments::out];
-  if (out != nullptr && !note_write(family_of(out), out)) return nullptr;
+  PyObject* const written[] = {arguments[Arguments::out],
+                               call.problem().new_key.rank != 0 ? arguments[Arguments::k] : nullptr,
+                               call.problem().new_key.rank != 0 ? arguments[Arguments::v] : nullptr};
+  for (PyObject* each : written)
+    if (each != nullptr && !note_write(family_of(each), each)) return nullptr;
   return call.take_results();
 }
 
@@ -89,13 +92,13 @@ PyObject* attend(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObje
   const Family family = family_of(arguments[Arguments::q]);
   if (family.framework == Framework::jax) return delegate("tessera.jax", args, positional, keyword_names);
   if (family.framework == Framework::torch) {
-    PyObject* const differentiable[] = {arguments[Arguments::q],     arguments[Arguments::k],
-                                        arguments[Arguments::v],     arguments[Arguments::mask],
-                                        arguments[Arguments::alibi], arguments[Arguments::sinks],
-                                        arguments[Arguments::out]};
+    PyObject* const differentiable[] = {
+        arguments[Arguments::q],    arguments[Arguments::k],       arguments[Arguments::v],
+        arguments[Arguments::mask], arguments[Arguments::alibi],   arguments[Arguments::sinks],
+        arguments[Arguments::out],  arguments[Arguments::new_key], arguments[Arguments::new_value]};
     // Fake and meta tensors have a shape but no memory; the operator answers them with a shape.
     bool wanted = !family.plain || is_meta(arguments[Arguments::q]);
-    if (!wanted && !wants_derivative(family, differentiable, 7, &wanted)) return nullptr;
+    if (!wanted && !wants_derivative(family, differentiable, 9, &wanted)) return nullptr;
     if (wanted) return delegate("tessera.torch", args, positional, keyword_names);
   }
   return compute(arguments, family);
@@ -164,11 +167,12 @@ constexpr PyCFunction erased(Function* function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-#define TESSERA_SIGNATURE                                                                                \
-  "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, " \
-  "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None, query_offsets=None, "      \
-  "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False, query_scales=None, " \
-  "key_scales=None, value_scales=None, scale_rows=None, precision=None, output_dtype=None)\n--\n\n"
+#define TESSERA_SIGNATURE                                                                                  \
+  "(q, k, v, *, mask=None, causal=None, window=None, scale=None, softcap=None, alibi=None, sinks=None, "   \
+  "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None, query_offsets=None, "        \
+  "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False, query_scales=None, "   \
+  "key_scales=None, value_scales=None, scale_rows=None, precision=None, output_dtype=None, new_key=None, " \
+  "new_value=None, rope=None, positions=None)\n--\n\n"
 
 constexpr const char* kAttendDoc =
     "attend" TESSERA_SIGNATURE
@@ -206,6 +210,16 @@ page_table     [batch, n] int32, with key_lengths: k and v become [pages, kv_hea
 prior          (output, lse) over other keys, [parts, heads, rows, ...], taken in first; with query_offsets
 mask_align     "bottom-right": the columns of mask are the last keys of each entry, those before stay visible
 invariant      True: a row's bits never depend on the rest of the batch
+
+For caches that this call appends to, and RoPE (docs/serving.md):
+
+new_key        [batch, kv_heads, queries, dim], one row for each row of q, with query_offsets [1, kv_heads, rows, dim]:
+               written to k first, as the last of key_lengths keys; with causal="bottom-right"
+new_value      the same for v; left out where v is a part of k's own memory
+rope           (cos, sin), float32 [positions, n], or tessera.Rope(cos, sin, interleaved=False, first=0): turns q and
+               new_key on their way; q itself stays as it is
+positions      [batch, queries], with query_offsets [rows], int32 or int64: rows of cos and sin, where they are not
+               the places of q's rows on the key axis
 
 For float8 arrays, and k and v of 8 bits (docs/fp8.md):
 

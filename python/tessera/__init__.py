@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 
+from ._append import Rope
 from ._binding import (
     DeviceUnavailable,
     Error,
@@ -30,6 +31,7 @@ __all__ = [
     "DeviceUnavailable",
     "Error",
     "InvalidArgument",
+    "Rope",
     "Unsupported",
     "attend",
     "explain",

@@ -1,6 +1,7 @@
 from . import jax as jax
 from . import torch as torch
 from . import transformers as transformers
+from ._append import Rope as Rope
 from ._binding import DeviceUnavailable as DeviceUnavailable
 from ._binding import Error as Error
 from ._binding import InvalidArgument as InvalidArgument

@@ -1,5 +1,7 @@
 from typing import Any, Literal, Sequence, TypeVar, overload
 
+from ._append import Rope
+
 Array = TypeVar("Array")
 Align = Literal["top-left", "bottom-right"]
 Precision = Literal["accurate", "fast"]
@@ -43,6 +45,10 @@ def attend(
     scale_rows: int | None = None,
     precision: Precision | None = None,
     output_dtype: Any | str | None = None,
+    new_key: Any | None = None,
+    new_value: Any | None = None,
+    rope: Rope | Sequence[Any] | None = None,
+    positions: Any | None = None,
 ) -> Array: ...
 @overload
 def attend(
@@ -74,6 +80,10 @@ def attend(
     scale_rows: int | None = None,
     precision: Precision | None = None,
     output_dtype: Any | str | None = None,
+    new_key: Any | None = None,
+    new_value: Any | None = None,
+    rope: Rope | Sequence[Any] | None = None,
+    positions: Any | None = None,
 ) -> tuple[Array, Array]: ...
 def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
 def plan(
@@ -105,6 +115,10 @@ def plan(
     scale_rows: int | None = None,
     precision: Precision | None = None,
     output_dtype: Any | str | None = None,
+    new_key: Any | None = None,
+    new_value: Any | None = None,
+    rope: Rope | Sequence[Any] | None = None,
+    positions: Any | None = None,
 ) -> dict[str, Any]: ...
 def explain(
     q: Any,
@@ -135,6 +149,10 @@ def explain(
     scale_rows: int | None = None,
     precision: Precision | None = None,
     output_dtype: Any | str | None = None,
+    new_key: Any | None = None,
+    new_value: Any | None = None,
+    rope: Rope | Sequence[Any] | None = None,
+    positions: Any | None = None,
 ) -> str: ...
 def quantise_memory(
     x: Any, codes: Any, scales: Any, means: Any | None, scale_rows: int, hadamard: bool, /

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _binding
+from . import _append, _binding
 from ._options import ALIGN, UNBOUNDED, Options, align_of, parse
 
 __all__ = ["attend"]
@@ -26,6 +26,8 @@ _OPTIONAL = ("mask", "alibi", "sinks", "key_lengths")
 # These have no derivative.
 _SERVING = ("query_offsets", "key_offsets", "page_table", "prior_output", "prior_lse")
 _SCALES = ("query_scales", "key_scales", "value_scales")
+_APPEND = ("new_key", "new_value", "rope_cos", "rope_sin", "positions")
+_WITHOUT_DERIVATIVE = _SERVING + _SCALES + _APPEND
 _PRECISION = {None: 0, "accurate": 0, "fast": 1}
 
 try:
@@ -36,6 +38,11 @@ except AttributeError:
     ) from None
 for _platform, _capsule in _binding.jax_targets().items():
     _register(_TARGET, _capsule, platform=_platform, api_version=1)
+jax.tree_util.register_pytree_node(
+    _append.Rope,
+    lambda rope: ((rope.cos, rope.sin), (rope.interleaved, rope.first)),
+    lambda how, tables: _append.Rope(*tables, *how),
+)
 
 
 class Extras(NamedTuple):
@@ -46,6 +53,9 @@ class Extras(NamedTuple):
     scale_rows: int = 0
     precision: int = 0
     output_dtype: str = ""  # q's own, of an 8-bit q float16
+    rope_interleaved: int = 0
+    rope_first: int = 0
+    value_in_key: int = 0  # then v is no operand
 
 
 def _is_code(array) -> bool:
@@ -53,14 +63,20 @@ def _is_code(array) -> bool:
 
 
 def _call(options: Options, names: tuple[str, ...], threads: int, operands, extras: Extras = Extras()):
-    q, _, v = operands[:3]
+    q, k = operands[:2]
+    v = k if extras.value_in_key else operands[2]
     dtype = extras.output_dtype or (jnp.float16 if _is_code(q) else q.dtype)
-    results = (
+    results = [
         jax.ShapeDtypeStruct((*q.shape[:3], v.shape[3]), dtype),
         jax.ShapeDtypeStruct(q.shape[:3], jnp.float32),
-    )
-    call = _ffi_call(_TARGET, results, vmap_method="sequential")
-    output_and_lse = call(
+    ]
+    aliases = {}  # of operands that are written to, the result that is their memory
+    for at, (new, cache) in enumerate((("new_key", k), ("new_value", v))):
+        if "new_key" in names and new in names:
+            aliases[1 + at] = len(results)
+            results.append(jax.ShapeDtypeStruct(cache.shape, cache.dtype))
+    call = _ffi_call(_TARGET, results, vmap_method="sequential", input_output_aliases=aliases)
+    found = call(
         *operands,
         align=np.int64(options.align),
         left=np.int64(options.left),
@@ -74,8 +90,11 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands, extr
         invariant=np.int64(extras.invariant),
         scale_rows=np.int64(extras.scale_rows),
         precision=np.int64(extras.precision),
+        rope_interleaved=np.int64(extras.rope_interleaved),
+        rope_first=np.int64(extras.rope_first),
+        value_in_key=np.int64(extras.value_in_key),
     )
-    return tuple(output_and_lse)  # a list in JAX 0.5
+    return tuple(found)  # a list in JAX 0.5
 
 
 def _reference(options: Options, names: tuple[str, ...], operands):
@@ -169,10 +188,16 @@ def attend(
     scale_rows=None,
     precision=None,
     output_dtype=None,
+    new_key=None,
+    new_value=None,
+    rope=None,
+    positions=None,
 ):
     """tessera.attend() for arrays of JAX, traced or not; see there for the arguments.
 
-    Batches with offsets, page tables or prior results, and 8-bit inputs or caches, have no derivatives.
+    With new_key the result is (output, k, v), or (output, lse, k, v): arrays of JAX are not written to, so the caches
+    come back as new ones. Under jit with donate_argnums they are the old ones' memory; else XLA copies them.
+    Batches with offsets, page tables or prior results, 8-bit inputs or caches, and calls that append or turn have no derivatives.
     """
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
@@ -187,12 +212,23 @@ def attend(
     serving = (query_offsets, key_offsets, page_table, *(prior or (None, None)))
     arrays |= {n: a for n, a in zip(_SERVING, serving) if a is not None}
     arrays |= {n: a for n, a in zip(_SCALES, (query_scales, key_scales, value_scales)) if a is not None}
+    in_key = new_key is not None and new_value is None
+    if in_key and v is not k:
+        raise ValueError(
+            "new_key is given and new_value is not: of arrays of JAX that is accepted where v is k itself, since none "
+            "is a part of another's memory; the output's first columns are then those of latent attention"
+        )
+    cos, sin, interleaved, first = (None, None, False, 0) if rope is None else _append.split(rope)
+    append = (new_key, new_value, cos, sin, positions)
+    arrays |= {n: a for n, a in zip(_APPEND, append) if a is not None}
+    if in_key:
+        del arrays["v"]
     for name, array in arrays.items():
         if not isinstance(array, jax.Array):
             arrays[name] = jnp.asarray(array)
         if name in _SCALES and arrays[name].size == 1:
             arrays[name] = arrays[name].reshape(1, 1, 1, 1)
-    shapes = {name: arrays[name].shape for name in ("q", "k", "v")}
+    shapes = {name: arrays[name].shape for name in ("q", "k", "v") if name in arrays}
     if any(len(shape) != 4 for shape in shapes.values()):
         raise _binding.InvalidArgument(f"q, k and v need four dimensions each; their shapes are {shapes}")
     options = parse(
@@ -200,15 +236,22 @@ def attend(
         queries=shapes["q"][2], keys=shapes["k"][2],
         has_lengths=any(a is not None for a in (key_lengths, query_offsets, key_offsets)),
     )  # fmt: skip
-    names = tuple(name for name in arrays if name in _OPTIONAL + _SERVING + _SCALES)
+    names = tuple(name for name in arrays if name in _OPTIONAL + _WITHOUT_DERIVATIVE)
     if precision not in _PRECISION:
         raise ValueError(f"precision is {precision!r}; 'accurate' or 'fast' is accepted")
     dtype = "" if output_dtype is None else jnp.dtype(output_dtype).name
-    tensor_align = align_of(mask_align, "mask_align")
-    extras = Extras(tensor_align, int(bool(invariant)), int(scale_rows or 0), _PRECISION[precision], dtype)
+    extras = Extras(
+        align_of(mask_align, "mask_align"), int(bool(invariant)), int(scale_rows or 0), _PRECISION[precision], dtype,
+        int(interleaved), first, int(in_key),
+    )  # fmt: skip
     operands = tuple(arrays.values())
-    if extras != Extras() or _is_code(arrays["k"]) or any(name in _SERVING + _SCALES for name in names):
-        output, lse = _jitted_call(options, names, _binding.threads(), operands, extras)
+    caches = ()
+    if extras != Extras() or _is_code(arrays["k"]) or any(n in _WITHOUT_DERIVATIVE for n in names):
+        output, lse, *caches = _jitted_call(options, names, _binding.threads(), operands, extras)
     else:
         output, lse = _jitted(options, names, _binding.threads(), operands)
+    if in_key:
+        caches = (caches[0], caches[0])
+    if new_key is not None:
+        return (output, lse, *caches) if return_lse else (output, *caches)
     return (output, lse) if return_lse else output

@@ -30,6 +30,7 @@ if not hasattr(torch.library, "register_autograd"):
         "tensors of any version, without gradients"
     )
 
+from . import _torch_append as _append_ops  # noqa: E402
 from . import _torch_ops as _ops  # noqa: E402
 from . import _torch_report as _reports  # noqa: E402
 from ._torch_prefer import FORWARD_ON_CPU, check_choice, faster_elsewhere  # noqa: E402
@@ -39,6 +40,10 @@ from ._torch_sdpa import adapt, device_refusal, has_tangent, is_traced, refusal 
 __all__ = ["attend", "fallbacks", "last_fallback", "patched", "Report", "sdpa", "why_not"]
 
 _pytorch_sdpa = F.scaled_dot_product_attention
+
+
+def _given(arguments: dict) -> list[str]:
+    return [f"{name}=" for name, value in arguments.items() if value is not None]
 
 
 def attend(
@@ -70,12 +75,17 @@ def attend(
     scale_rows=None,
     precision=None,
     output_dtype=None,
+    new_key=None,
+    new_value=None,
+    rope=None,
+    positions=None,
 ):
     """tessera.attend() with gradients, and as one node of a compiled graph.
 
-    Batches with offsets, page tables or prior results, and 8-bit inputs, run at once, without either.
+    Calls that append or turn have no gradients. Batches with offsets, page tables or prior results that do neither,
+    and 8-bit inputs, run at once, without gradients or a graph.
     """
-    tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ())) if t is not None]
+    tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ()), new_key, new_value) if t is not None]
     if has_tangent(tensors):
         raise _binding.Unsupported(
             "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative; reverse mode "
@@ -83,36 +93,46 @@ def attend(
         )
     if workspace is False:
         workspace = None
+    append = {"new_key": new_key, "new_value": new_value, "rope": rope, "positions": positions}
+    codes = {
+        "query_scales": query_scales, "key_scales": key_scales, "value_scales": value_scales,
+        "scale_rows": scale_rows, "precision": precision, "output_dtype": output_dtype,
+    }  # fmt: skip
     serving = {
         "query_offsets": query_offsets, "key_offsets": key_offsets, "page_table": page_table, "prior": prior,
-        "mask_align": mask_align, "query_scales": query_scales, "key_scales": key_scales,
-        "value_scales": value_scales, "scale_rows": scale_rows, "precision": precision, "output_dtype": output_dtype,
+        "mask_align": mask_align,
     }  # fmt: skip
-    given = [name for name, value in serving.items() if value is not None]
-    if not given and str(q.dtype).startswith("torch.float8"):
-        given = ["8-bit q"]
-    if not given and str(k.dtype).startswith(("torch.float8", "torch.int8")):
-        given = ["8-bit k"]
-    words = given[0] if given and " " in given[0] else f"{(given or ['invariant'])[0]}="
-    if given and (is_traced(q) or q.is_meta):
+    call = {
+        "mask": mask, "causal": causal, "window": window, "scale": scale, "softcap": softcap, "alibi": alibi,
+        "sinks": sinks, "key_lengths": key_lengths, "kernel": kernel, "invariant": invariant, **serving, **append,
+    }  # fmt: skip
+    in_graph = is_traced(q) or q.is_meta
+    appends = _given(append)
+    at_once = _given(codes) if appends else _given({**serving, **codes})
+    if not at_once and str(q.dtype).startswith("torch.float8"):
+        at_once = ["8-bit q"]
+    if not at_once and str(k.dtype).startswith(("torch.float8", "torch.int8")):
+        at_once = ["8-bit k"]
+    if in_graph and at_once:
         raise ValueError(
-            f"{words} is for calls that run at once: the operator tessera::attend, which graphs and fake tensors "
-            "see, does not take it"
+            f"{at_once[0]} is for calls that run at once: the operator tessera::{'append' if appends else 'attend'}, "
+            "which graphs and fake tensors see, does not take it"
         )
-    if out is not None or workspace is not None or given or invariant:
-        name = "out=" if out is not None else "workspace=" if workspace is not None else words
+    special = (
+        _given({"out": out, "workspace": workspace}) + appends + at_once + (["invariant="] if invariant else [])
+    )
+    if special:
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-            raise ValueError(f"{name} has no gradient; leave it off, or call under torch.no_grad()")
-        if workspace is not None and (is_traced(q) or q.is_meta):
+            raise ValueError(f"{special[0]} has no gradient; leave it off, or call under torch.no_grad()")
+        if in_graph and (workspace is not None or appends and out is not None):
             raise ValueError(
-                "workspace= is for calls that run at once: the operator tessera::attend, which graphs and fake "
-                "tensors see, takes none"
+                f"{'workspace=' if workspace is not None else 'out='} is for calls that run at once: the operators of "
+                "tessera, which graphs and fake tensors see, take none"
             )
-        return _binding.attend_memory(
-            q, k, v, mask=mask, causal=causal, window=window, scale=scale, softcap=softcap, alibi=alibi,
-            sinks=sinks, key_lengths=key_lengths, return_lse=return_lse, out=out, kernel=kernel,
-            workspace=workspace, **serving, invariant=invariant,
-        )  # fmt: skip
+        if in_graph and appends:
+            output, lse = _append_ops.attend(q, k, v, **call)
+            return (output, lse) if return_lse else output
+        return _binding.attend_memory(q, k, v, **call, **codes, return_lse=return_lse, out=out, workspace=workspace)
     options = parse(
         causal, window, scale, softcap, kernel,
         queries=q.shape[-2], keys=k.shape[-2], has_lengths=key_lengths is not None,
