@@ -14,6 +14,15 @@ rm -rf "$prefix" "$work/consumer"
 "$cmake" --build "$work/consumer" > /dev/null
 "$work/consumer/consumer"
 
+# examples/serving by itself, by the commands of docs/embedding.md.
+tree=$(cd "$here/../.." && pwd)
+commands=$(sed -n '/^cmake -S examples\/serving /,/^```$/p' "$tree/docs/embedding.md" | grep -v '^```' |
+  sed -e "s,^cmake,'$cmake'," -e "s,examples/serving,'$tree/&'," -e "s,build/serving,'$work/serving',g" -e "s,PREFIX\$,'$prefix',")
+[ -n "$commands" ] || { echo "docs/embedding.md has no commands for examples/serving"; exit 1; }
+rm -rf "$work/serving"
+(export CMAKE_GENERATOR=Ninja CXX="$cxx" && set -e && eval "$commands") > "$work/serving.log" 2>&1 || { cat "$work/serving.log"; exit 1; }
+grep 'the same bits' "$work/serving.log"
+
 if command -v pkg-config > /dev/null; then
   pc_dir=$(dirname "$(find "$prefix" -name tessera.pc)")
   lib_dir=$(PKG_CONFIG_PATH=$pc_dir pkg-config --variable=libdir tessera)
