@@ -1,7 +1,9 @@
 #include "oracle/append.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "oracle/oracle.hpp"
 #include "oracle/reading.hpp"
@@ -43,6 +45,19 @@ void copy_row(const tessera_tensor& from, std::int64_t start, const Place& to) {
   }
 }
 
+// Stores x / scale as a code, as tessera_quantise has it: what is beyond the largest number becomes that, in
+// i8 -127 ... 127, where NaN is 0.
+void store_code(const Place& to, tessera_dtype dtype, std::int64_t d, double x, float scale) {
+  const double largest = dtype == TESSERA_F8E4M3 ? 448 : dtype == TESSERA_F8E5M2 ? 57344 : 127;
+  double quotient = static_cast<double>(static_cast<float>(x / static_cast<double>(scale)));
+  if (std::isnan(quotient)) {
+    quotient = dtype == TESSERA_I8 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  } else {
+    quotient = std::clamp(quotient, -largest, largest);
+  }
+  store(to.data, dtype, to.start + d * to.step, quotient);
+}
+
 // One operation in f32. In float64 sums, differences and products of floats lose nothing that the one
 // rounding to float would have seen.
 double rounded(double x) { return static_cast<double>(static_cast<float>(x)); }
@@ -58,6 +73,7 @@ std::int64_t table_row(const tessera_attention& p, std::int64_t b, std::int64_t 
 
 // Turns a row in place by the angles of a row of the tables.
 void turn(const tessera_attention& p, std::int64_t angles, tessera_dtype dtype, const Place& row) {
+  if (p.rope.cos.rank == 0) return;
   const tessera_tensor &cos = p.rope.cos, &sin = p.rope.sin;
   const std::int64_t n = cos.shape[1];
   for (std::int64_t j = 0; j < n; ++j) {
@@ -77,6 +93,26 @@ Place place_in(const tessera_tensor& t, void* copy, const Stored& at) {
   return {copy, row_start(t, at.outer, at.head, at.row), t.strides[3]};
 }
 
+constexpr std::int64_t kNotTurned = -1;
+
+// A new row to its place `at` in a copy of key or value, turned by a row of the tables.
+void store_row(const tessera_attention& p, const tessera_tensor& from, std::int64_t start,
+               const tessera_tensor& t, const tessera_tensor& scales, const Stored& at, void* copy,
+               std::int64_t angles) {
+  const Place to = place_in(t, copy, at);
+  if (t.dtype == from.dtype) {
+    copy_row(from, start, to);
+    if (angles != kNotTurned) turn(p, angles, t.dtype, to);
+    return;
+  }
+  std::vector<float> row(static_cast<std::size_t>(from.shape[3]));
+  for (std::int64_t d = 0; d < from.shape[3]; ++d)
+    store(row.data(), TESSERA_F32, d, load(from.data, from.dtype, start + d * from.strides[3]));
+  if (angles != kNotTurned) turn(p, angles, TESSERA_F32, {row.data(), 0, 1});
+  for (std::int64_t d = 0; d < from.shape[3]; ++d)
+    store_code(to, t.dtype, d, load(row.data(), TESSERA_F32, d), scale_at(p, scales, at, d));
+}
+
 }  // namespace
 
 void store_new_rows(const tessera_attention& p, void* key, void* value) {
@@ -91,11 +127,11 @@ void store_new_rows(const tessera_attention& p, void* key, void* value) {
         const std::int64_t outer = ragged ? 0 : b, row = first_row(p, b) + i;
         const Stored at = stored_key(p, p.key, b, h, j);
         if (!at.exists) continue;
-        const Place to = place_in(p.key, key, at);
-        copy_row(p.new_key, row_start(p.new_key, outer, h, row), to);
-        if (p.rope.cos.rank > 0) turn(p, table_row(p, b, i), p.key.dtype, to);
+        const std::int64_t angles = p.rope.cos.rank > 0 ? table_row(p, b, i) : 0;
+        store_row(p, p.new_key, row_start(p.new_key, outer, h, row), p.key, p.key_scales, at, key, angles);
         if (p.new_value.rank == 0) continue;
-        copy_row(p.new_value, row_start(p.new_value, outer, h, row), place_in(p.value, value, at));
+        store_row(p, p.new_value, row_start(p.new_value, outer, h, row), p.value, p.value_scales, at, value,
+                  kNotTurned);
       }
     }
   }

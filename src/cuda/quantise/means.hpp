@@ -1,8 +1,8 @@
 // Means of channels, in the order that quantise/codes.hpp lays down. A block adds up 32 channels of a chunk:
 // a warp for each of its blocks of 64 rows, a thread a channel; the first warp puts those together. Then a
-// thread for each channel of a head takes its chunks in order. The first is one pass over the input, about a
-// dozen instructions an element: on an H200 that and its memory are about as fast. The second reads 24 bytes
-// for every 1024 elements.
+// thread for each channel of a head takes its chunks in order. The first is one pass over the input, bound by
+// memory or by its arithmetic, about a dozen instructions an element; the second reads 24 bytes for every
+// 1024 elements.
 #pragma once
 
 #include "cuda/quantise/rows.hpp"

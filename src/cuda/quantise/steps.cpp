@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <initializer_list>
+#include <iterator>
 #include <string>
-#include <vector>
 
 #include "cuda/quantise/dispatch.hpp"
 #include "cuda/quantise/params.hpp"
