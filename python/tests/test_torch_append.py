@@ -217,6 +217,38 @@ def operands(cache):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("appends", [True, False])
+@pytest.mark.parametrize("option", ["window", "mask", "prior", "sinks", "alibi", "numbers"])
+def test_the_operators_take_what_a_call_takes(option, appends):
+    cache = TorchCache("pages")
+    call = dict(cache.call, causal="bottom-right", invariant=True)
+    if appends:
+        k, v = cache.k.clone(), cache.v.clone()
+    else:
+        k, v = (torch.from_numpy(t) for t in (cache.want_k, cache.want_v))
+        call |= {"new_key": None, "new_value": None}
+    generator = torch.Generator().manual_seed(1)
+    part = torch.randn(cache.q.shape, generator=generator)
+    call |= {
+        "window": {"window": 3},
+        "mask": {"mask": torch.rand(9, 2, generator=generator) > 0.5, "mask_align": "bottom-right"},
+        "prior": {"prior": (part, part[..., 0].contiguous())},
+        "sinks": {"sinks": torch.tensor([1.0, 0, -1, 2])},
+        "alibi": {"alibi": torch.tensor([0.5, 0.25, 0.1, 0.0])},
+        "numbers": {"scale": 0.3, "softcap": 2.0, "kernel": "cpu_scalar",
+                    "rope": tessera.Rope(*(t[:, :4].contiguous() for t in call["rope"]), True, 7)},
+    }[option]  # fmt: skip
+    every = dict.fromkeys(("mask", "window", "scale", "softcap", "alibi", "sinks", "key_lengths", "kernel", "query_offsets",
+                           "key_offsets", "page_table", "prior", "mask_align", "positions"))  # fmt: skip
+    got_k, got_v = k.clone(), v.clone()
+    got, got_lse = tessera.torch._append_ops.attend(cache.q, got_k, got_v, **every | call)
+    want, lse = tessera.attend(cache.q, k, v, return_lse=True, **call)
+    plain, _ = tessera.attend(cache.q, k.clone(), v.clone(), return_lse=True, **cache.call, causal="bottom-right")
+    for one, other in ((got, want), (got_lse, lse), (got_k, k), (got_v, v)):
+        assert_same_bits(to_numpy(one), to_numpy(other))
+    assert not torch.equal(want, plain), "the option changes nothing here"
+
+
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("operator", ["append", "turned"])
 def test_opcheck(batch, operator):
