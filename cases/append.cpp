@@ -25,14 +25,25 @@ bool number(std::string_view text, std::int64_t* out) {
   return error == std::errc() && stop == text.data() + text.size();
 }
 
-// Elements of a row to another place, whatever they hold.
-void move_row(const tessera_tensor& from, std::int64_t at, const tessera_tensor& to, std::int64_t there) {
-  const std::size_t size = tessera_dtype_size(from.dtype);
-  for (std::int64_t d = 0; d < from.shape[3]; ++d) {
-    const std::int64_t source = at + d * from.strides[3], target = there + d * to.strides[3];
-    std::memcpy(static_cast<unsigned char*>(to.data) + static_cast<std::size_t>(target) * size,
-                static_cast<unsigned char*>(from.data) + static_cast<std::size_t>(source) * size, size);
-    oracle::store(from.data, from.dtype, source, std::numeric_limits<double>::quiet_NaN());
+// A row of key or value: where it begins, and which of all rows it is.
+struct CacheRow {
+  const tessera_tensor& tensor;
+  std::int64_t at, number;
+};
+
+// Elements of a row to another place, whatever they hold; of codes beside a wider query the numbers.
+void move_row(const CacheRow& from, const ScaleOf& scale_of, const tessera_tensor& to, std::int64_t there) {
+  const tessera_tensor& t = from.tensor;
+  const std::size_t size = tessera_dtype_size(t.dtype);
+  for (std::int64_t d = 0; d < t.shape[3]; ++d) {
+    const std::int64_t source = from.at + d * t.strides[3], target = there + d * to.strides[3];
+    if (t.dtype == to.dtype)
+      std::memcpy(static_cast<unsigned char*>(to.data) + static_cast<std::size_t>(target) * size,
+                  static_cast<unsigned char*>(t.data) + static_cast<std::size_t>(source) * size, size);
+    else
+      oracle::store(to.data, to.dtype, target,
+                    oracle::load(t.data, t.dtype, source) * scale_of(from.number, d));
+    oracle::store(t.data, t.dtype, source, std::numeric_limits<double>::quiet_NaN());
   }
 }
 
@@ -151,15 +162,18 @@ void fill_rope(const Case& c, std::uint64_t seed, const tessera_attention& p) {
 void lift_new_rows(const Case& c, const tessera_attention& p) {
   if (!c.append) return;
   const Sequences sequences(c, p);
+  const ScaleOf key_scale(p.key, p.key_scales, p.scale_rows),
+      value_scale(p.value, p.value_scales, p.scale_rows);
   for (std::int64_t b = 0; b < c.batch; ++b) {
     const std::int64_t rows = sequences.rows_of(b), first = sequences.key_length(b) - rows;
     for (std::int64_t i = std::max<std::int64_t>(-first, 0); i < rows; ++i) {
       for (std::int64_t h = 0; h < c.kv_heads; ++h) {
-        move_row(p.key, sequences.key_at(p.key, b, h, first + i), p.new_key,
-                 sequences.query_at(p.new_key, b, h, i));
-        if (c.latent) continue;
-        move_row(p.value, sequences.key_at(p.value, b, h, first + i), p.new_value,
-                 sequences.query_at(p.new_value, b, h, i));
+        const auto row = [&](const tessera_tensor& t) {
+          return CacheRow{t, sequences.key_at(t, b, h, first + i), sequences.key_row(t, b, h, first + i)};
+        };
+        move_row(row(p.key), key_scale, p.new_key, sequences.query_at(p.new_key, b, h, i));
+        if (!c.latent)
+          move_row(row(p.value), value_scale, p.new_value, sequences.query_at(p.new_value, b, h, i));
       }
     }
   }
