@@ -102,6 +102,9 @@ constexpr OptionWords kAppendWords[] = {
     {"prior", "append ragged pages=16 lengths prior=2"},
     {"out_f32", "append ragged pages=16 lengths out=f32"},
     {"latent", "append latent ragged pages=16 lengths"},
+    {"i8", "append ragged pages=16 lengths cache=i8 scales=head"},
+    {"e4m3", "append lengths cache=f8e4m3 scales=block64"},
+    {"e5m2", "append ragged pages=5 lengths cache=f8e5m2 scales=channel transposed"},
     {"rope_alone", "lengths"},
 };
 constexpr std::string_view kAppendShapes[] = {"q1 k300 d128", "q5 k129 d64", "q33 k90 d64",  "q3 k65 d256",
