@@ -67,13 +67,13 @@ std::vector<Spec> specs() {
   for (const std::int64_t page : {1, 5, 16, 64}) {
     add("", [&](Spec& s) {
       s.name = fmt::format("pages_of_{}", page);
-      s.page = page, s.capacity = std::max<std::int64_t>(40, page), s.pairs = 32;
+      s.page = page, s.capacity = (40 + page - 1) / page * page, s.pairs = 32;
       s.in_key = page == 5;
     });
     add("", [&](Spec& s) {
       ragged(s);
       s.name = fmt::format("ragged_pages_of_{}", page);
-      s.page = page, s.capacity = std::max<std::int64_t>(40, page), s.pairs = 16;
+      s.page = page, s.capacity = (40 + page - 1) / page * page, s.pairs = 16;
       s.rows_before = 2, s.rows_after = 3;
       s.wide_numbers = page == 16, s.positions = page == 1;
       s.interleaved = page == 64;
@@ -83,7 +83,8 @@ std::vector<Spec> specs() {
   add("ragged_f32", [&](Spec& s) { ragged(s), s.dtype = TESSERA_F32, s.pairs = 4, s.rows_after = 4; });
   add("ragged_without_rope", [&](Spec& s) { ragged(s), s.rows_before = 3; });
   add("ragged_prompt", [&](Spec& s) {
-    s.ragged = true, s.rows = {70, 1}, s.lengths = {130, 9}, s.capacity = 160, s.page = 16, s.pairs = 32;
+    s.ragged = true, s.rows = {70, 1}, s.lengths = {130, 9}, s.capacity = s.angles = 160, s.page = 16,
+    s.pairs = 32;
   });
   add("no_rows", [&](Spec& s) {
     ragged(s), s.rows = {0, 0}, s.lengths = {3, 0}, s.rows_after = 2, s.pairs = 32;
