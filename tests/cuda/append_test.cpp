@@ -82,12 +82,12 @@ Spec small_pages() {
   return s;
 }
 
-// Before every kernel that there is, for both kinds of batches.
-TEST(AppendBefore, EveryKernel) {
-  SKIP_WITHOUT_GPU();
+// f(spec, device) for every kernel that there is, and what it takes of these.
+template <class F>
+void for_kernels(const std::vector<Spec>& specs, const F& f) {
   int ran = 0;
   for (const tessera_device& device : testing_cuda::kernels_here()) {
-    for (Spec s : {small(), small_pages()}) {
+    for (Spec s : specs) {
       for (const tessera_dtype dtype : {TESSERA_F16, TESSERA_F32, TESSERA_F8E4M3}) {
         s.dtype = dtype;
         if (dtype == TESSERA_F8E4M3) s.pairs = 0;
@@ -95,14 +95,23 @@ TEST(AppendBefore, EveryKernel) {
         There there(call);
         tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
         if (tessera_plan(&there.problem, &device, &plan) == TESSERA_UNSUPPORTED) continue;
-        const Expected expected(call, device);
-        ASSERT_EQ(tessera_attend(&there.problem, &device), TESSERA_OK) << tessera_last_error();
-        expected.expect(there, device.kernel);
+        f(s, device);
         ++ran;
       }
     }
   }
   EXPECT_GT(ran, 10);
+}
+
+TEST(AppendBefore, EveryKernel) {
+  SKIP_WITHOUT_GPU();
+  for_kernels({small(), small_pages()}, [](const Spec& s, const tessera_device& device) {
+    Call call(s, 3);
+    const Expected expected(call, device);
+    There there(call);
+    ASSERT_EQ(tessera_attend(&there.problem, &device), TESSERA_OK) << tessera_last_error();
+    expected.expect(there, device.kernel);
+  });
 }
 
 TEST(AppendWorkspace, IsWhatThePlanSaysAndNothingBeyondIsTouched) {
@@ -137,7 +146,7 @@ struct Chain {
   std::vector<Expected> expected;
 
   // Of each step, what to add to every length.
-  Chain(const Spec& s, const std::vector<int>& lengths) {
+  Chain(const Spec& s, const std::vector<int>& lengths, const tessera_device& device = gpu_device()) {
     calls.reserve(lengths.size());
     for (std::size_t n = 0; n < lengths.size(); ++n) {
       Spec step = s;
@@ -149,43 +158,52 @@ struct Chain {
         calls[n].of[TensorId::key].bytes = expected[n - 1].key;
         calls[n].of[TensorId::value].bytes = expected[n - 1].value;
       }
-      expected.emplace_back(calls[n], gpu_device());
+      expected.emplace_back(calls[n], device);
     }
   }
 };
 
 // Calls one behind the other on a stream, with nothing in between: each waits for what those before it read
 // and write, turned queries in the stream's memory among them.
+void expect_chain(const Spec& s, const std::vector<int>& lengths, tessera_device device) {
+  Chain chain(s, lengths, device);
+  std::vector<There> there;
+  there.reserve(chain.calls.size());
+  for (Call& call : chain.calls) {
+    there.emplace_back(call);
+    there.back().problem.key.data = there[0].problem.key.data;
+    there.back().problem.value.data = there[0].problem.value.data;
+  }
+  gpu::Stream stream;
+  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
+  device.stream = stream.get();
+  for (There& step : there)
+    ASSERT_EQ(tessera_attend(&step.problem, &device), TESSERA_OK) << tessera_last_error();
+  ASSERT_TRUE(stream.synchronize().ok());
+  for (std::size_t n = 0; n < there.size(); ++n) {
+    expect_same(fmt::format("output {}", n), there[n].bytes(TensorId::output), chain.expected[n].output);
+    expect_same(fmt::format("lse {}", n), there[n].bytes(TensorId::lse), chain.expected[n].lse);
+  }
+  expect_same("key", there[0].bytes(TensorId::key), chain.expected.back().key);
+  expect_same("value", there[0].bytes(TensorId::value), chain.expected.back().value);
+}
+
 TEST(AppendChain, CallsInARowSeeWhatThoseBeforeStored) {
   SKIP_WITHOUT_GPU();
   Spec decode = small();
   decode.rows = {1, 1};
-  for (const Spec& s : {small(), decode, small_pages()}) {
-    Chain chain(s, {0, -1, 0, 0, -3, -3, -2});
-    std::vector<There> there;
-    there.reserve(chain.calls.size());
-    for (Call& call : chain.calls) {
-      there.emplace_back(call);
-      for (const TensorId id : {TensorId::key, TensorId::value}) {
-        const tessera_attention& first = there[0].problem;
-        (id == TensorId::key ? there.back().problem.key : there.back().problem.value).data =
-            id == TensorId::key ? first.key.data : first.value.data;
-      }
-    }
-    gpu::Stream stream;
-    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-    tessera_device device = gpu_device();
-    device.stream = stream.get();
-    for (There& step : there)
-      ASSERT_EQ(tessera_attend(&step.problem, &device), TESSERA_OK) << tessera_last_error();
-    ASSERT_TRUE(stream.synchronize().ok());
-    for (std::size_t n = 0; n < there.size(); ++n) {
-      expect_same(fmt::format("output {}", n), there[n].bytes(TensorId::output), chain.expected[n].output);
-      expect_same(fmt::format("lse {}", n), there[n].bytes(TensorId::lse), chain.expected[n].lse);
-    }
-    expect_same("key", there[0].bytes(TensorId::key), chain.expected.back().key);
-    expect_same("value", there[0].bytes(TensorId::value), chain.expected.back().value);
-  }
+  for (const Spec& s : {small(), decode, small_pages()})
+    expect_chain(s, {0, -1, 0, 0, -3, -3, -2}, gpu_device());
+}
+
+TEST(AppendChain, WhicheverKernelComputes) {
+  SKIP_WITHOUT_GPU();
+  Spec full = small();  // no lengths, which some kernels would wait for
+  full.no_lengths = true;
+  for_kernels({small(), small_pages(), full}, [](const Spec& s, const tessera_device& device) {
+    SCOPED_TRACE(device.kernel);
+    expect_chain(s, {0, -1, -1, 0}, device);
+  });
 }
 
 // A graph, captured once, is replayed as lengths grow: what changes from step to step is in device memory.
