@@ -4,128 +4,20 @@
 // those are right, list_test says.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "append_calls.hpp"
+#include "append_specs.hpp"
+#include "cuda/append/dispatch.hpp"
+#include "pretend.hpp"
 
 namespace tessera::testing_append {
 namespace {
 
 using testing_cuda::gpu_device;
 using testing_cuda::no_gpu;
-
-std::vector<Spec> specs() {
-  std::vector<Spec> all;
-  const auto add = [&](const char* name, const auto& change) {
-    Spec s;
-    s.name = name;
-    s.rows = {1, 1, 1};
-    s.lengths = {7, 40, 1};
-    change(s);
-    all.push_back(s);
-  };
-  const auto ragged = [](Spec& s) {
-    s.ragged = true;
-    s.rows = {1, 0, 5, 1, 3, 7};
-    s.lengths = {17, 20, 5, 40, 30, 4};  // of the last, three rows stand before key 0
-  };
-  add("lengths", [](Spec&) {});
-  add("dense", [](Spec& s) { s.no_lengths = true, s.rows = {3, 3}; });
-  add("rope_halves", [](Spec& s) { s.pairs = 32; });
-  add("rope_alone", [](Spec& s) { s.pairs = 32, s.stores = false; });
-  add("rope_neighbours", [](Spec& s) { s.pairs = 32, s.interleaved = true, s.dtype = TESSERA_F16; });
-  add("rope_part", [](Spec& s) { s.pairs = 8, s.first = 16, s.rows = {3, 3, 3}; });
-  add("rope_part_neighbours", [](Spec& s) { s.pairs = 12, s.first = 8, s.interleaved = true; });
-  add("rope_odd", [](Spec& s) { s.pairs = 5, s.first = 3, s.dtype = TESSERA_F16, s.rows = {2, 2, 2}; });
-  add("rope_odd_neighbours", [](Spec& s) { s.pairs = 5, s.first = 3, s.interleaved = true; });
-  add("rope_all_but_one", [](Spec& s) { s.pairs = 31, s.first = 1; });
-  add("rope_angles_apart", [](Spec& s) { s.pairs = 16, s.pad = 8, s.wide_numbers = true; });
-  add("rope_angles_unaligned", [](Spec& s) { s.pairs = 16, s.pad = 1; });
-  add("wild_f16", [](Spec& s) { s.pairs = 32, s.dtype = TESSERA_F16, s.wild = true, s.rows = {3, 3, 3}; });
-  add("wild_bf16", [](Spec& s) { s.pairs = 31, s.wild = true, s.rows = {3, 3, 3}; });
-  add("f32", [](Spec& s) { s.dtype = TESSERA_F32, s.pairs = 8, s.wild = true, s.rows = {3, 3, 3}; });
-  add("f32_neighbours",
-      [](Spec& s) { s.dtype = TESSERA_F32, s.pairs = 10, s.first = 4, s.interleaved = true; });
-  add("f32_odd",
-      [](Spec& s) { s.dtype = TESSERA_F32, s.pairs = 3, s.first = 1, s.dim = 33, s.value_dim = 5; });
-  add("heads_inside", [](Spec& s) { s.heads_inside = true, s.pairs = 32, s.rows = {3, 3, 3}; });
-  add("odd_dims", [](Spec& s) { s.dim = 36, s.value_dim = 20, s.pairs = 9; });
-  add("shifted", [](Spec& s) { s.shift = 1, s.pairs = 32; });
-  add("padded", [](Spec& s) { s.pad = 3, s.pairs = 32; });
-  add("large_dims",
-      [](Spec& s) { s.dim = 1024, s.value_dim = 1024, s.heads = 2, s.kv_heads = 1, s.pairs = 512; });
-  add("few_heads",
-      [](Spec& s) { s.heads = s.kv_heads = 1, s.dim = s.value_dim = 8, s.rows = {1}, s.lengths = {3}; });
-  add("positions", [](Spec& s) { s.pairs = 32, s.positions = true, s.rows = {3, 3, 3}; });
-  add("positions_i64", [](Spec& s) {
-    s.pairs = 32, s.positions = s.wide_numbers = true, s.rows = {2, 2, 2};
-  });
-  add("in_key", [](Spec& s) {
-    s.in_key = true, s.kv_heads = 1, s.dim = 96, s.value_dim = 64, s.pairs = 16, s.first = 64;
-  });
-  for (const std::int64_t page : {1, 5, 16, 64}) {
-    add("", [&](Spec& s) {
-      s.name = fmt::format("pages_of_{}", page);
-      s.page = page, s.capacity = std::max<std::int64_t>(40, page), s.pairs = 32;
-      s.in_key = page == 5;
-    });
-    add("", [&](Spec& s) {
-      ragged(s);
-      s.name = fmt::format("ragged_pages_of_{}", page);
-      s.page = page, s.capacity = std::max<std::int64_t>(40, page), s.pairs = 16;
-      s.rows_before = 2, s.rows_after = 3;
-      s.wide_numbers = page == 16, s.positions = page == 1;
-      s.interleaved = page == 64;
-    });
-  }
-  add("ragged", [&](Spec& s) { ragged(s), s.pairs = 32; });
-  add("ragged_f32", [&](Spec& s) { ragged(s), s.dtype = TESSERA_F32, s.pairs = 4, s.rows_after = 4; });
-  add("ragged_without_rope", [&](Spec& s) { ragged(s), s.rows_before = 3; });
-  add("ragged_prompt", [&](Spec& s) {
-    s.ragged = true, s.rows = {70, 1}, s.lengths = {130, 9}, s.capacity = 160, s.page = 16, s.pairs = 32;
-  });
-  add("no_rows", [&](Spec& s) {
-    ragged(s), s.rows = {0, 0}, s.lengths = {3, 0}, s.rows_after = 2, s.pairs = 32;
-  });
-  for (const std::int64_t entries : {31, 32, 33, 64, 65, 1000}) {
-    add("", [&](Spec& s) {
-      s.name = fmt::format("entries_{}", entries);
-      s.ragged = true, s.heads = s.kv_heads = 1, s.dim = s.value_dim = 16, s.capacity = 4, s.pairs = 8;
-      s.rows.clear(), s.lengths.clear();
-      for (std::int64_t n = 0; n < entries; ++n)
-        s.rows.push_back(n % 3 == 1 ? 0 : 1), s.lengths.push_back(n % 5);
-    });
-  }
-  for (const tessera_dtype dtype : {TESSERA_F8E4M3, TESSERA_F8E5M2}) {
-    const std::string kind = tessera_dtype_name(dtype);
-    add("", [&](Spec& s) { s.name = kind, s.dtype = dtype; });
-    add("", [&](Spec& s) { s.name = kind + "_odd", s.dtype = dtype, s.dim = 24, s.value_dim = 7; });
-    add("", [&](Spec& s) { s.name = kind + "_transposed", s.dtype = dtype, s.transposed = true, s.pad = 2; });
-    add("", [&](Spec& s) {
-      ragged(s);
-      s.name = kind + "_transposed_pages", s.dtype = dtype, s.transposed = true, s.page = 16, s.capacity = 48;
-    });
-  }
-  // What does not fit.
-  add("bad_lengths", [](Spec& s) { s.bad = true, s.lengths = {-1, 41, 9}, s.pairs = 32; });
-  add("bad_lengths_i64", [](Spec& s) {
-    s.bad = s.wide_numbers = true, s.lengths = {-(std::int64_t{1} << 40), (std::int64_t{1} << 32) + 5, 9},
-    s.pairs = 32;
-  });
-  add("bad_lengths_of_pages",
-      [&](Spec& s) { ragged(s), s.bad = true, s.page = 8, s.lengths = {41, 20, -5, 40, 30, 7}; });
-  add("bad_pages", [&](Spec& s) {
-    ragged(s), s.bad = true, s.page = 4, s.pairs = 32;
-    s.rows[0] = 9, s.lengths[0] = 17, s.bad_pages = {0, 4, 2, -1, 1 << 30};
-  });
-  add("bad_positions", [](Spec& s) { s.bad = s.positions = true, s.pairs = 32, s.rows = {3, 3, 3}; });
-  add("bad_positions_i64", [](Spec& s) {
-    s.bad = s.positions = s.wide_numbers = true, s.pairs = 32, s.rows = {3, 3, 3};
-  });
-  add("beyond_the_angles", [](Spec& s) { s.bad = true, s.angles = 4, s.pairs = 32, s.rows = {3, 3, 3}; });
-  return all;
-}
 
 // Inputs stay as they were.
 void expect_untouched(const There& there) {
@@ -190,12 +82,12 @@ Spec small_pages() {
   return s;
 }
 
-// Before every kernel that there is, for both kinds of batches.
-TEST(AppendBefore, EveryKernel) {
-  SKIP_WITHOUT_GPU();
+// f(spec, device) for every kernel that there is, and what it takes of these.
+template <class F>
+void for_kernels(const std::vector<Spec>& specs, const F& f) {
   int ran = 0;
   for (const tessera_device& device : testing_cuda::kernels_here()) {
-    for (Spec s : {small(), small_pages()}) {
+    for (Spec s : specs) {
       for (const tessera_dtype dtype : {TESSERA_F16, TESSERA_F32, TESSERA_F8E4M3}) {
         s.dtype = dtype;
         if (dtype == TESSERA_F8E4M3) s.pairs = 0;
@@ -203,14 +95,23 @@ TEST(AppendBefore, EveryKernel) {
         There there(call);
         tessera_plan_info plan = TESSERA_PLAN_INFO_INIT;
         if (tessera_plan(&there.problem, &device, &plan) == TESSERA_UNSUPPORTED) continue;
-        const Expected expected(call, device);
-        ASSERT_EQ(tessera_attend(&there.problem, &device), TESSERA_OK) << tessera_last_error();
-        expected.expect(there, device.kernel);
+        f(s, device);
         ++ran;
       }
     }
   }
   EXPECT_GT(ran, 10);
+}
+
+TEST(AppendBefore, EveryKernel) {
+  SKIP_WITHOUT_GPU();
+  for_kernels({small(), small_pages()}, [](const Spec& s, const tessera_device& device) {
+    Call call(s, 3);
+    const Expected expected(call, device);
+    There there(call);
+    ASSERT_EQ(tessera_attend(&there.problem, &device), TESSERA_OK) << tessera_last_error();
+    expected.expect(there, device.kernel);
+  });
 }
 
 TEST(AppendWorkspace, IsWhatThePlanSaysAndNothingBeyondIsTouched) {
@@ -245,7 +146,7 @@ struct Chain {
   std::vector<Expected> expected;
 
   // Of each step, what to add to every length.
-  Chain(const Spec& s, const std::vector<int>& lengths) {
+  Chain(const Spec& s, const std::vector<int>& lengths, const tessera_device& device = gpu_device()) {
     calls.reserve(lengths.size());
     for (std::size_t n = 0; n < lengths.size(); ++n) {
       Spec step = s;
@@ -257,43 +158,52 @@ struct Chain {
         calls[n].of[TensorId::key].bytes = expected[n - 1].key;
         calls[n].of[TensorId::value].bytes = expected[n - 1].value;
       }
-      expected.emplace_back(calls[n], gpu_device());
+      expected.emplace_back(calls[n], device);
     }
   }
 };
 
 // Calls one behind the other on a stream, with nothing in between: each waits for what those before it read
 // and write, turned queries in the stream's memory among them.
+void expect_chain(const Spec& s, const std::vector<int>& lengths, tessera_device device) {
+  Chain chain(s, lengths, device);
+  std::vector<There> there;
+  there.reserve(chain.calls.size());
+  for (Call& call : chain.calls) {
+    there.emplace_back(call);
+    there.back().problem.key.data = there[0].problem.key.data;
+    there.back().problem.value.data = there[0].problem.value.data;
+  }
+  gpu::Stream stream;
+  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
+  device.stream = stream.get();
+  for (There& step : there)
+    ASSERT_EQ(tessera_attend(&step.problem, &device), TESSERA_OK) << tessera_last_error();
+  ASSERT_TRUE(stream.synchronize().ok());
+  for (std::size_t n = 0; n < there.size(); ++n) {
+    expect_same(fmt::format("output {}", n), there[n].bytes(TensorId::output), chain.expected[n].output);
+    expect_same(fmt::format("lse {}", n), there[n].bytes(TensorId::lse), chain.expected[n].lse);
+  }
+  expect_same("key", there[0].bytes(TensorId::key), chain.expected.back().key);
+  expect_same("value", there[0].bytes(TensorId::value), chain.expected.back().value);
+}
+
 TEST(AppendChain, CallsInARowSeeWhatThoseBeforeStored) {
   SKIP_WITHOUT_GPU();
   Spec decode = small();
   decode.rows = {1, 1};
-  for (const Spec& s : {small(), decode, small_pages()}) {
-    Chain chain(s, {0, -1, 0, 0, -3, -3, -2});
-    std::vector<There> there;
-    there.reserve(chain.calls.size());
-    for (Call& call : chain.calls) {
-      there.emplace_back(call);
-      for (const TensorId id : {TensorId::key, TensorId::value}) {
-        const tessera_attention& first = there[0].problem;
-        (id == TensorId::key ? there.back().problem.key : there.back().problem.value).data =
-            id == TensorId::key ? first.key.data : first.value.data;
-      }
-    }
-    gpu::Stream stream;
-    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-    tessera_device device = gpu_device();
-    device.stream = stream.get();
-    for (There& step : there)
-      ASSERT_EQ(tessera_attend(&step.problem, &device), TESSERA_OK) << tessera_last_error();
-    ASSERT_TRUE(stream.synchronize().ok());
-    for (std::size_t n = 0; n < there.size(); ++n) {
-      expect_same(fmt::format("output {}", n), there[n].bytes(TensorId::output), chain.expected[n].output);
-      expect_same(fmt::format("lse {}", n), there[n].bytes(TensorId::lse), chain.expected[n].lse);
-    }
-    expect_same("key", there[0].bytes(TensorId::key), chain.expected.back().key);
-    expect_same("value", there[0].bytes(TensorId::value), chain.expected.back().value);
-  }
+  for (const Spec& s : {small(), decode, small_pages()})
+    expect_chain(s, {0, -1, 0, 0, -3, -3, -2}, gpu_device());
+}
+
+TEST(AppendChain, WhicheverKernelComputes) {
+  SKIP_WITHOUT_GPU();
+  Spec full = small();  // no lengths, which some kernels would wait for
+  full.no_lengths = true;
+  for_kernels({small(), small_pages(), full}, [](const Spec& s, const tessera_device& device) {
+    SCOPED_TRACE(device.kernel);
+    expect_chain(s, {0, -1, -1, 0}, device);
+  });
 }
 
 // A graph, captured once, is replayed as lengths grow: what changes from step to step is in device memory.
@@ -349,6 +259,78 @@ TEST(AppendThreads, OnOneStreamAndOnTheirOwn) {
   std::vector<std::thread> threads;
   for (int n = 0; n < 3; ++n) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
+}
+
+bool holds(const cuda::runtime::Step& step, const void* address) {
+  for (std::size_t n = 0; n + sizeof address <= step.params_bytes; n += sizeof address)
+    if (std::memcmp(step.params.data() + n, &address, sizeof address) == 0) return true;
+  return false;
+}
+
+struct Launched {
+  cuda::runtime::Step first, last;
+};
+// On a GPU that is not here.
+Launched launched_for(Call& call) {
+  cuda::runtime::Gpu gpu;
+  gpu.arch = 90;
+  gpu.sms = 132;
+  gpu.shared_block_bytes = 227 << 10;
+  gpu.shared_sm_bytes = 228 << 10;
+  const testing_cuda::Pretend pretend({gpu});
+  core::Problem problem;
+  core::Plan plan;
+  const tessera_attention attention = call.here();
+  core::Status status = core::validate(attention, &problem);
+  if (status.ok()) status = core::plan(problem, gpu_device(), &plan);
+  if (status.ok()) status = plan.prepared->submit(core::addresses_of(attention), gpu_device());
+  EXPECT_TRUE(status.ok()) << status.message;
+  if (!status.ok()) return {};
+  return {pretend.launched().front(), pretend.launched().back()};
+}
+
+// One plan serves every call that differs in addresses alone: they are put in when it is submitted, and
+// attention gets the turned query in place of the other.
+TEST(AppendStep, AddressesArePutInWhenAPlanIsSubmitted) {
+  Spec s = small();
+  s.positions = true;
+  Call call(s, 8);
+  const Launched launched = launched_for(call);
+  const core::Addresses at = core::addresses_of(call.here());
+  for (const TensorId id :
+       {TensorId::query, TensorId::key, TensorId::value, TensorId::new_key, TensorId::new_value,
+        TensorId::key_lengths, TensorId::rope_cos, TensorId::rope_sin, TensorId::positions})
+    EXPECT_TRUE(holds(launched.first, at[id])) << core::kTensorFields[id].name;
+  const void* const turned = testing_cuda::Pretend::kOwnMemory;
+  EXPECT_TRUE(holds(launched.first, turned));
+  EXPECT_TRUE(holds(launched.last, turned));
+  EXPECT_FALSE(holds(launched.last, at[TensorId::query]));
+  EXPECT_TRUE(launched.first.pdl);
+}
+
+TEST(AppendStep, RowsAreMovedBy16BytesWhereTheyLieSo) {
+  const auto judge = [](const char* what, bool wide, const auto& change) {
+    Spec s = small();
+    change(s);
+    Call call(s, 9);
+    const cuda::Element element = s.dtype == TESSERA_F32      ? cuda::Element::f32
+                                  : s.dtype == TESSERA_F8E4M3 ? cuda::Element::e4m3
+                                                              : cuda::Element::bf16;
+    EXPECT_EQ(launched_for(call).first.function, cuda::append::function_for(element, wide)) << what;
+  };
+  judge("rope", true, [](Spec&) {});
+  judge("no rope", true, [](Spec& s) { s.pairs = 0; });
+  judge("padded", true, [](Spec& s) { s.pad = 8; });
+  judge("neighbours", true, [](Spec& s) { s.interleaved = true, s.pairs = 12, s.first = 8; });
+  judge("f32", true, [](Spec& s) { s.dtype = TESSERA_F32, s.pairs = 4, s.first = 12; });
+  judge("codes", true, [](Spec& s) { s.dtype = TESSERA_F8E4M3, s.pairs = 0; });
+  judge("pages", true, [](Spec& s) { s.ragged = true, s.page = 1; });
+  judge("pairs", false, [](Spec& s) { s.pairs = 12; });
+  judge("first", false, [](Spec& s) { s.pairs = 8, s.first = 4; });
+  judge("odd padding", false, [](Spec& s) { s.pad = 4; });
+  judge("shifted", false, [](Spec& s) { s.shift = 1; });
+  judge("dim", false, [](Spec& s) { s.dim = 60, s.pairs = 8; });
+  judge("transposed", false, [](Spec& s) { s.dtype = TESSERA_F8E4M3, s.pairs = 0, s.transposed = true; });
 }
 
 // Key and value in one pool, a page of each by turns, beyond what 32 bits can count.

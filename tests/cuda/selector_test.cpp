@@ -237,6 +237,7 @@ bool holds_every_address(const char* kernel, const tessera_attention& attention,
     return false;
   };
   for (const core::TensorField& field : core::kTensorFields.values) {
+    if (field.id >= core::TensorId::new_key) break;  // no kernel knows of those: append_test has them
     const bool scales = field.id >= core::TensorId::query_scales;  // those come with 8-bit inputs alone
     if (scales && !core::is_8_bit(problem.dtype)) continue;
     EXPECT_TRUE(holds(at[field.id])) << kernel << " " << field.name;
