@@ -55,7 +55,8 @@ std::vector<Contender> contenders(const cases::Instance& instance, const BenchPl
     const bool there = std::any_of(chosen.begin(), chosen.end(),
                                    [&](const Contender& other) { return other.kernel == each.kernel; });
     if (there || !each.missing.empty()) continue;
-    if (const core::Status s = core::takes(*each.kernel, problem); s.ok()) chosen.push_back({each.kernel, false});
+    if (const core::Status s = core::takes(*each.kernel, problem); s.ok())
+      chosen.push_back({each.kernel, false});
   }
   if (chosen.empty())
     throw Stop(kExitUnavailable, fmt::format("case '{}': no chosen kernel can compute it", name));

@@ -93,8 +93,10 @@ std::vector<Result> run_jobs(const std::vector<Job>& jobs, const std::vector<Can
     const cases::Expected expected = cases::expect(instance);
     const core::Problem problem = validated(instance);
     for (std::size_t k = 0; k < kernels.size(); ++k) {
-      Result result{
-          &job, k, {}, beyond(*kernels[k].kernel, job.input) || !core::takes(*kernels[k].kernel, problem).ok()};
+      Result result{&job,
+                    k,
+                    {},
+                    beyond(*kernels[k].kernel, job.input) || !core::takes(*kernels[k].kernel, problem).ok()};
       device.kernel = kernels[k].name.c_str();
       if (!result.refused) result.verdict = cases::judge(instance, expected, device);
       if (options.full && oracle_flops(job.shape) > kDefaultFlops) result.verdict.reproduce += " --full";
