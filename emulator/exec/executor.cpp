@@ -70,6 +70,8 @@ class PtxExecutor : public Executor {
       loaded.module = modules_.back().get();
       loaded.entry = &entry;
       loaded.info.param_bytes = entry.param_bytes;
+      for (std::size_t n = 0; n < entry.params.size(); ++n)
+        loaded.info.params.push_back({entry.param_offsets[n], entry.params[n].bytes});
       loaded.info.max_threads = entry.max_threads;
       loaded.program.reset();
     }

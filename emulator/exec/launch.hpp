@@ -62,7 +62,11 @@ class Started {
 };
 
 struct EntryInfo {
+  struct Param {
+    std::size_t offset, bytes;
+  };
   std::size_t param_bytes = 0;
+  std::vector<Param> params;  // each one in its place among those bytes
   std::size_t static_shared_bytes = 0;
   int max_threads = 1024;              // .maxntid
   bool lets_dependents_start = false;  // has a griddepcontrol.launch_dependents

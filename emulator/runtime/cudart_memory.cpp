@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "emulator/runtime/machine.hpp"
 
@@ -85,6 +86,33 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return outside_captures([&](Machine& m) {
     m.streams.finish_for_default();
     return m.copy(to, from, bytes, kind);
+  });
+}
+
+// Host memory is read when the call is made, as CUDA reads what is not pinned; it is written when the stream
+// gets there.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t handle) {
+  return on_machine([&](Machine& m) {
+    Stream* const stream = m.streams.find(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (bytes == 0) return cudaSuccess;
+    if (!m.can_copy(to, from, bytes, kind)) return cudaErrorInvalidValue;
+    const bool reads_host = !m.memory.contains(from, bytes);
+    if (stream->capture != nullptr && (reads_host || !m.memory.contains(to, bytes)))
+      return not_emulated("cudaMemcpyAsync in a capture, to or from the host,");
+    Operation operation;
+    if (reads_host) {
+      const auto* const first = static_cast<const char*>(from);
+      const auto staged = std::make_shared<std::vector<char>>(first, first + bytes);
+      operation.keeps = staged;
+      from = staged->data();
+    }
+    operation.run = [&m, to, from, bytes] {
+      if (m.failed() == cudaSuccess) (void)m.copy(to, from, bytes, cudaMemcpyDefault);
+    };
+    m.streams.add(stream, std::move(operation));
+    return cudaSuccess;
   });
 }
 

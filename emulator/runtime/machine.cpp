@@ -23,11 +23,10 @@ cudaError_t code_for(const Report& report) {
   return cudaErrorLaunchFailure;
 }
 
-// One struct by value is what the executor can be given now: it says how long the parameters are, not where
-// each begins.
 std::vector<std::byte> packed(const EntryInfo& info, void** arguments) {
   std::vector<std::byte> out(info.param_bytes);
-  if (!out.empty()) std::memcpy(out.data(), arguments[0], out.size());
+  for (std::size_t n = 0; n < info.params.size(); ++n)
+    std::memcpy(out.data() + info.params[n].offset, arguments[n], info.params[n].bytes);
   return out;
 }
 
@@ -121,16 +120,19 @@ void Machine::cover(const std::string& line) {
   if (file >= 0) close(file);
 }
 
+bool Machine::can_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const {
+  const bool to_gpu = memory.contains(to, bytes), from_gpu = memory.contains(from, bytes);
+  return kind == cudaMemcpyHostToDevice     ? to_gpu && !from_gpu
+         : kind == cudaMemcpyDeviceToHost   ? !to_gpu && from_gpu
+         : kind == cudaMemcpyDeviceToDevice ? to_gpu && from_gpu
+         : kind == cudaMemcpyHostToHost     ? !to_gpu && !from_gpu
+                                            : kind == cudaMemcpyDefault;
+}
+
 cudaError_t Machine::copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (bytes == 0) return cudaSuccess;
-  const bool to_gpu = memory.contains(to, bytes), from_gpu = memory.contains(from, bytes);
-  const bool right = kind == cudaMemcpyHostToDevice     ? to_gpu && !from_gpu
-                     : kind == cudaMemcpyDeviceToHost   ? !to_gpu && from_gpu
-                     : kind == cudaMemcpyDeviceToDevice ? to_gpu && from_gpu
-                     : kind == cudaMemcpyHostToHost     ? !to_gpu && !from_gpu
-                                                        : kind == cudaMemcpyDefault;
-  if (!right) return cudaErrorInvalidValue;
-  if (to_gpu) {
+  if (!can_copy(to, from, bytes, kind)) return cudaErrorInvalidValue;
+  if (memory.contains(to, bytes)) {
     memory.write(to, from, bytes);
   } else {
     std::memmove(to, from, bytes);

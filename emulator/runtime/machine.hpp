@@ -43,6 +43,7 @@ class Machine {
   cudaError_t launch(const void* function, const LaunchRequest& request, void** arguments);
 
   // Copies between the host and this GPU, or within it, at once.
+  bool can_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const;
   cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 
  private:

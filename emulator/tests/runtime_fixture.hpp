@@ -62,6 +62,7 @@ class Runtime : public ::testing::Test {
   const void* define(const char* name, std::function<std::vector<Report>(const Launch&)> run) {
     StandInEntry& entry = entries()[name];
     entry.info.param_bytes = sizeof(Add);
+    entry.info.params = {{0, sizeof(Add)}};
     entry.info.max_threads = 256;
     entry.run = std::move(run);
     __cudaRegisterFunction(nullptr, stub(name), nullptr, name, -1, nullptr, nullptr, nullptr, nullptr,

@@ -25,6 +25,36 @@ TEST_F(Streams, WorkRunsWhenSomebodyWaitsAndNotBefore) {
   EXPECT_EQ(peek(a), 111);
 }
 
+TEST_F(Streams, CopiesTakeTheirTurn) {
+  const cudaStream_t stream = stream_with(cudaStreamNonBlocking);
+  int *const a = number(1), *const b = number(2);
+  int value = 5, seen = 0;
+  ASSERT_EQ(launch("add", b, 10, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(a, b, 4, cudaMemcpyDeviceToDevice, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(b, &value, 4, cudaMemcpyHostToDevice, stream), cudaSuccess);
+  value = 6;  // was read already
+  ASSERT_EQ(launch("add", b, 100, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(&seen, b, 4, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+  EXPECT_EQ(peek(a) + peek(b) + seen, 3);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(peek(a), 12);
+  EXPECT_EQ(peek(b), 105);
+  EXPECT_EQ(seen, 105);
+  EXPECT_EQ(cudaMemcpyAsync(a, b, 5, cudaMemcpyDeviceToDevice, stream), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(a, b, 4, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);
+  // In a graph those within the GPU are work as any other.
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(&seen, b, 4, cudaMemcpyDeviceToHost, stream), cudaErrorNotSupported);
+  EXPECT_EQ(cudaMemcpyAsync(a, b, 4, cudaMemcpyDeviceToDevice, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(peek(a), 105);
+}
+
 TEST_F(Streams, EachHasAnIdThatNoOtherGets) {
   unsigned long long first = 0, second = 0, legacy = 0, null = 0;
   const cudaStream_t stream = stream_with(cudaStreamNonBlocking);

@@ -201,21 +201,23 @@ def make_requests(count, seed):
     return requests
 
 
-def main():
+def parse(words):
     def whole(least, most):
-        def parse(word):
+        def number(word):
             if word.isascii() and word.isdigit() and least <= int(word) <= most:
                 return int(word)
             raise argparse.ArgumentTypeError(f"'{word}' is not accepted; a whole number from {least} to {most} is")
 
-        return parse
+        return number
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=whole(1, 1000), default=12, help="how many arrive (12)")
     parser.add_argument("--pages", type=whole(LONGEST // PAGE, 10000), default=24, help="of the cache (24)")
     parser.add_argument("--seed", type=whole(0, 2**31), default=1, help="of the weights and the requests (1)")
-    options = parser.parse_args()
+    return parser.parse_args(words)
 
+
+def main(options):
     torch.set_num_threads(1)  # of PyTorch: the model is so small that waking a second one takes longer
     torch.manual_seed(options.seed)
     config = LlamaConfig(
@@ -263,4 +265,4 @@ def compare(model, request, name):
 
 if __name__ == "__main__":
     with torch.no_grad():
-        main()
+        main(parse(sys.argv[1:]))

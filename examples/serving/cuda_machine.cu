@@ -52,7 +52,7 @@ __global__ void gate_kernel(const float* x, int rows, int width, float* to) {
   if (n >= rows * width) return;
   const float* const row = x + n / width * 2 * width;
   const float up = row[width + n % width], gate = row[n % width];
-  to[n] = gate / (1.0f + expf(-gate)) * up;
+  to[n] = gate / (1.0f + __expf(-gate)) * up;
 }
 
 class CudaMachine final : public Machine {

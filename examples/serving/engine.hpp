@@ -11,9 +11,9 @@
 
 namespace serving {
 
-constexpr int kEntries = 8;    // requests that run at once
-constexpr int kStepRows = 40;  // rows of a step, all entries together
-constexpr int kChunk = 24;     // of a prompt, in one step
+inline constexpr int kEntries = 8;    // requests that run at once
+inline constexpr int kStepRows = 40;  // rows of a step, all entries together
+inline constexpr int kChunk = 24;     // of a prompt, in one step
 
 class Engine {
  public:

@@ -11,11 +11,11 @@
 
 namespace serving {
 
-constexpr int kVocabulary = 256;
-constexpr int kLayers = 3;
-constexpr int kWidth = 128;
-constexpr int kHeads = 8, kKvHeads = 2, kDim = 16;
-constexpr int kInner = 256;  // of the MLP
+inline constexpr int kVocabulary = 256;
+inline constexpr int kLayers = 3;
+inline constexpr int kWidth = 128;
+inline constexpr int kHeads = 8, kKvHeads = 2, kDim = 16;
+inline constexpr int kInner = 256;  // of the MLP
 
 // Keys and values of all layers. A page holds `rows` tokens of all of them, so that it is copied in one
 // piece: [pages, layers, key and value, kv_heads, rows, dim].

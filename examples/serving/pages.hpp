@@ -1,6 +1,7 @@
 // Which pages of the cache are taken, and by how many requests. It knows numbers only; the memory is Cache's.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace serving {

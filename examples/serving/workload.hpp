@@ -6,11 +6,11 @@
 
 namespace serving {
 
-constexpr int kPageRows = 16;
-constexpr int kPrefix = 40;     // tokens of a system prompt: no multiple of a page's rows
-constexpr int kOwn = 60;        // at most so many tokens of a prompt's own follow it
-constexpr int kGenerated = 48;  // at most so many tokens are generated
-constexpr int kLongest = kPrefix + kOwn + kGenerated;
+inline constexpr int kPageRows = 16;
+inline constexpr int kPrefix = 40;     // tokens of a system prompt: no multiple of a page's rows
+inline constexpr int kOwn = 60;        // at most so many tokens of a prompt's own follow it
+inline constexpr int kGenerated = 48;  // at most so many tokens are generated
+inline constexpr int kLongest = kPrefix + kOwn + kGenerated;
 
 constexpr int pages_of(int rows) { return (rows + kPageRows - 1) / kPageRows; }
 

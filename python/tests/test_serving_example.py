@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -19,22 +20,30 @@ if not PROGRAM.exists():
     pytest.skip("the examples are not here", allow_module_level=True)
 
 
-def run(*words):
-    return subprocess.run([sys.executable, PROGRAM, *words], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"HF_HUB_OFFLINE": "1"})  # fmt: skip
-
-
 def test_as_the_documentation_has_it():
-    done = run()
+    done = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, timeout=600,
+                          env=os.environ | {"HF_HUB_OFFLINE": "1"})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same tokens as each request alone" in done.stdout
     happened = re.search(r"(\d+) of them mixed; (\d+) rows shared, (\d+) copied on write, (\d+) preemptions", done.stdout)
     assert happened and all(int(n) > 0 for n in happened.groups()), done.stdout
 
 
+@pytest.fixture(scope="module")
+def program():
+    spec = importlib.util.spec_from_file_location("serving_example", PROGRAM)
+    module = sys.modules["serving_example"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["serving_example"]
+
+
 @pytest.mark.parametrize("option, word, accepted", [
-    ("--requests", "0", "1 to 1000"), ("--requests", "4x", "1 to 1000"), ("--pages", "7", "8 to 10000"), ("--seed", "-1", "0 to"),
+    ("--requests", "0", "1 to 1000"), ("--requests", "1001", "1 to 1000"), ("--requests", "4x", "1 to 1000"),
+    ("--requests", "", "1 to 1000"), ("--pages", "7", "8 to 10000"), ("--seed", "-1", "0 to"), ("--seed", "\u0661", "0 to"),
 ])  # fmt: skip
-def test_refusals(option, word, accepted):
-    done = run(f"{option}={word}")
-    assert done.returncode == 2 and f"argument {option}: '{word}' is not accepted; a whole number from {accepted}" in done.stderr
+def test_refusals(program, capsys, option, word, accepted):
+    with pytest.raises(SystemExit) as end:
+        program.parse([f"{option}={word}"])
+    assert end.value.code == 2
+    assert f"argument {option}: '{word}' is not accepted; a whole number from {accepted}" in capsys.readouterr().err

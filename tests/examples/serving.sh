@@ -35,6 +35,17 @@ runs --requests 30 --pages 10 --seed 7 --threads 3
 runs --help
 says '^  --device cpu\|cuda '
 
+# On a GPU, where there is one.
+status=0
+output=$("$program" --device cuda --requests 6 --pages 16 2>&1) || status=$?
+if [ $status = 0 ]; then
+  says '^alone, in the same chunks: the same bits, '
+elif [ $status = 1 ] && grep -qE "^serving: --device is 'cuda', but (there is no GPU|this program was built without)" <<< "$output"; then
+  echo "skipped: the example on a GPU: ${output#*but }"
+else
+  fail "--device cuda gave status $status: $output"
+fi
+
 # The bar moves on a terminal alone.
 if command -v script > /dev/null; then
   output=$(script -qec "'$program' --requests 4" /dev/null < /dev/null) || fail "on a terminal: $output"

@@ -20,7 +20,7 @@ commands=$(sed -n '/^cmake -S examples\/serving /,/^```$/p' "$tree/docs/embeddin
   sed -e "s,^cmake,'$cmake'," -e "s,examples/serving,'$tree/&'," -e "s,build/serving,'$work/serving',g" -e "s,PREFIX\$,'$prefix',")
 [ -n "$commands" ] || { echo "docs/embedding.md has no commands for examples/serving"; exit 1; }
 rm -rf "$work/serving"
-(export CMAKE_GENERATOR=Ninja CXX="$cxx" && set -e && eval "$commands") > "$work/serving.log" 2>&1 || { cat "$work/serving.log"; exit 1; }
+CMAKE_GENERATOR=Ninja CXX=$cxx bash -ec "$commands" > "$work/serving.log" 2>&1 || { cat "$work/serving.log"; exit 1; }
 grep 'the same bits' "$work/serving.log"
 
 if command -v pkg-config > /dev/null; then
