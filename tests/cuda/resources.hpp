@@ -33,6 +33,9 @@ inline std::vector<Function> functions_in(const nlohmann::json& resources) {
   return functions;
 }
 
+// The function's own name: what its arguments are of has names, too.
+inline std::string own_name(const Function& f) { return f.name.substr(0, f.name.find_first_of("<(") + 1); }
+
 inline void check_function(const Function& f, const core::Kernel& row, std::vector<std::string>* wrong) {
   const auto over = [&](const char* what, int value, int limit) {
     if (value > limit)
@@ -72,7 +75,8 @@ inline std::vector<std::string> check_resources(const std::vector<Function>& fun
     archs.insert(f.arch);
     std::set<std::string> symbols;
     for (const core::Kernel& row : rows) {
-      if (row.device != TESSERA_CUDA || row.symbol.empty() || f.name.find(row.symbol) == std::string::npos)
+      if (row.device != TESSERA_CUDA || row.symbol.empty() ||
+          own_name(f).find(row.symbol) == std::string::npos)
         continue;
       symbols.emplace(row.symbol);
       compiled.emplace(row.symbol, f.arch);
