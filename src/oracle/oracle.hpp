@@ -32,7 +32,7 @@ Result attend(const tessera_attention& problem);
 enum class Arithmetic {
   f32,           // every number is a float
   fp8_accurate,  // Q K of codes in short accumulators, P rounded to f16
-  fp8_ada,       // the same, accumulators cut twice as often
+  fp8_ada,       // the same with Ada's, 32 products from zero each
   fp8_fast,      // as fp8_accurate, P rounded to e4m3, and P V in short accumulators as well
 };
 

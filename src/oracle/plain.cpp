@@ -46,7 +46,6 @@ struct Way {
     }
   }
   bool short_products() const { return arithmetic != Arithmetic::f32; }
-  std::size_t depth() const { return arithmetic == Arithmetic::fp8_ada ? kAdaDepth : kHopperDepth; }
 };
 
 void add_keys(const tessera_attention& p, const Sizes& n, const Head<float>& head, const Way& way,
@@ -62,7 +61,7 @@ void add_keys(const tessera_attention& p, const Sizes& n, const Head<float>& hea
     const float* key = head.key.data() + j * n.dim;
     float dot = 0;
     if (way.short_products()) {
-      dot = short_score(p, way.codes, query, row, j, way.depth());
+      dot = short_score(p, way.codes, query, row, j, way.arithmetic == Arithmetic::fp8_ada);
     } else {
       for (std::int64_t d = 0; d < n.dim; ++d) dot += query[static_cast<std::size_t>(d)] * key[d];
     }

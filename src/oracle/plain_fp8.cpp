@@ -10,7 +10,8 @@
 namespace tessera::oracle {
 namespace {
 
-constexpr int kFractionBits = 13;  // that a term keeps beside the largest one
+constexpr std::size_t kDepth = 32;  // products of one instruction
+constexpr int kFractionBits = 13;   // that a term keeps beside the largest one
 constexpr int kNone = std::numeric_limits<int>::min();
 constexpr std::int64_t kTile = 128;     // keys whose P V is summed before it is promoted to float
 constexpr float kWeightScale = 256.0f;  // P is at most 1, the largest e4m3 number is 448
@@ -21,6 +22,12 @@ int exponent(float number, tessera_dtype dtype) {
   if (!std::isfinite(number)) return 0;
   const auto field = static_cast<int>(std::bit_cast<std::uint32_t>(number) >> 23 & 0xff);
   return std::max(field - 127, dtype == TESSERA_F8E4M3 ? -6 : -14);
+}
+
+// As many numbers from `first` on as there are, `count` at most.
+CodeSpan part_of(const CodeSpan& all, std::size_t first, std::size_t count) {
+  const std::size_t begin = std::min(first, all.numbers.size());
+  return {all.numbers.subspan(begin, std::min(count, all.numbers.size() - begin)), all.dtype};
 }
 
 std::vector<float> codes_of(const tessera_attention& p, const tessera_tensor& t, std::int64_t b,
@@ -36,7 +43,7 @@ std::vector<float> codes_of(const tessera_attention& p, const tessera_tensor& t,
 // subnormal number has the exponent of the least normal one. Infinities and NaN take part as in any sum.
 float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b) {
   const auto c = static_cast<double>(accumulator);
-  double products[kHopperDepth], plain = c;
+  double products[kDepth], plain = c;
   int largest = c == 0 ? kNone : std::ilogb(c);
   for (std::size_t i = 0; i < a.numbers.size(); ++i) {
     products[i] = static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[i]);
@@ -56,12 +63,19 @@ float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b) {
   return static_cast<float>(units < 0 ? -kept : kept);
 }
 
-float short_dot(const CodeSpan& a, const CodeSpan& b, std::size_t depth) {
+float short_dot(const CodeSpan& a, const CodeSpan& b) {
   float sum = 0;
-  for (std::size_t first = 0; first < a.numbers.size(); first += depth) {
-    const std::size_t count = std::min(depth, a.numbers.size() - first);
-    sum = short_sum(sum, {a.numbers.subspan(first, count), a.dtype},
-                    {b.numbers.subspan(first, count), b.dtype});
+  for (std::size_t first = 0; first < a.numbers.size(); first += kDepth)
+    sum = short_sum(sum, part_of(a, first, kDepth), part_of(b, first, kDepth));
+  return sum;
+}
+
+float ada_dot(const CodeSpan& a, const CodeSpan& b) {
+  float sum = 0;
+  for (std::size_t first = 0; first < a.numbers.size(); first += kDepth) {
+    const CodeSpan x = part_of(a, first, kDepth), y = part_of(b, first, kDepth);
+    const float half = short_sum(0, part_of(x, 0, kDepth / 2), part_of(y, 0, kDepth / 2));
+    sum += short_sum(half, part_of(x, kDepth / 2, kDepth), part_of(y, kDepth / 2, kDepth));
   }
   return sum;
 }
@@ -82,10 +96,11 @@ std::vector<float> codes_of_query(const tessera_attention& p, const Row& row) {
 }
 
 float short_score(const tessera_attention& p, const Codes& codes, std::span<const float> query_codes,
-                  const Row& row, std::int64_t j, std::size_t depth) {
+                  const Row& row, std::int64_t j, bool by_ada) {
   const std::size_t dim = query_codes.size();
   const float* const key_codes = codes.key.data() + static_cast<std::size_t>(j) * dim;
-  const float dot = short_dot({query_codes, p.query.dtype}, {{key_codes, dim}, p.key.dtype}, depth);
+  const CodeSpan of_query = {query_codes, p.query.dtype}, of_key = {{key_codes, dim}, p.key.dtype};
+  const float dot = by_ada ? ada_dot(of_query, of_key) : short_dot(of_query, of_key);
   const Stored key = stored_key(p, p.key, row.batch, codes.kv_head, j);
   return dot * scale_at(p, p.query_scales, stored_query(p, row), 0) * scale_at(p, p.key_scales, key, 0);
 }
@@ -114,7 +129,7 @@ void add_fast(const tessera_attention& p, const Sizes& n, const Codes& codes, co
       }
       const float scale = scale_at(p, p.value_scales, stored(weights[first].key), d) / kWeightScale;
       (*output)[static_cast<std::size_t>(d)] +=
-          short_dot({rounded, TESSERA_F8E4M3}, {column, p.value.dtype}, kHopperDepth) * scale;
+          short_dot({rounded, TESSERA_F8E4M3}, {column, p.value.dtype}) * scale;
     }
   }
 }

@@ -2,7 +2,6 @@
 // 8 bits does.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,15 +16,15 @@ struct CodeSpan {
   tessera_dtype dtype;
 };
 
-// Products that tensor cores add up at once (docs/emulator.md, "How 8-bit floats are summed").
-inline constexpr std::size_t kHopperDepth = 32, kAdaDepth = 16;
-
-// So many products, or fewer, added to an accumulator as tensor cores do it. A Hopper's instruction does so
-// once, an Ada's twice.
+// Up to 32 products, added to an accumulator as Hopper's tensor cores do it in one instruction
+// (docs/emulator.md, "How 8-bit floats are summed").
 float short_sum(float accumulator, const CodeSpan& a, const CodeSpan& b);
 
-// The sum of all products, from zero, `depth` of them at once.
-float short_dot(const CodeSpan& a, const CodeSpan& b, std::size_t depth);
+// The sum of all products, from zero, an instruction for every 32 of them.
+float short_dot(const CodeSpan& a, const CodeSpan& b);
+// The same by Ada's, whose instruction adds 16 products as Hopper's adds 32, and 16 more to that sum: each
+// from zero, and floats add up what they return.
+float ada_dot(const CodeSpan& a, const CodeSpan& b);
 
 // Codes of a head's keys and values as they are stored, not scaled.
 struct Codes {
@@ -37,7 +36,7 @@ struct Codes {
 
 // Q K of the row and key j: the dot product of codes, then the scales of both.
 float short_score(const tessera_attention& p, const Codes& codes, std::span<const float> query_codes,
-                  const Row& row, std::int64_t j, std::size_t depth);
+                  const Row& row, std::int64_t j, bool by_ada);
 std::vector<float> codes_of_query(const tessera_attention& p, const Row& row);
 
 // A key that a row sees, and its weight against the row's largest score.

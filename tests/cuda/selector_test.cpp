@@ -173,7 +173,7 @@ TEST(RungOf8Bits, RefusesInWordsWhatItDoesNotTake) {
       {"b1 h2 q9 d160 f8e4m3", "dim is 160 and value dim 160; this rung takes up to 128"},
       {"b1 h2 q9 d64 f8e4m3 softcap=30", "softcap, ALiBi, mask tensors and sinks are not for this rung"},
       {"b1 h2 q9 d64 f8e4m3 sinks", "softcap, ALiBi, mask tensors and sinks are not for this rung"},
-      {"b2 h2 q9 d64 f8e4m3 ragged", "key_offsets is set; this kernel takes dense batches without it"},
+      {"b2 h2 q9 d64 f8e4m3 ragged", "query_offsets is set; this kernel takes dense batches without it"},
       {"b1 h2 q9 d64 f8e4m3 transposed",
        "value is transposed; this rung takes value rows of contiguous elements"},
       {"b1 h2 q9 d24 f8e4m3", "rows are not aligned to 16 bytes or not a multiple of 16 elements long"},

@@ -14,6 +14,7 @@ namespace {
 
 using namespace tessera;
 using oracle::Arithmetic;
+using oracle::CodeSpan;
 
 constexpr std::uint8_t kOne = 0x38, kTwo = 0x40;  // e4m3
 
@@ -146,15 +147,16 @@ TEST(OracleCodes, ShortSumsOfWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(sum_of(0, {INFINITY}, {0})));
 }
 
-// What does not count beside 1 does where it is added up before: in the first half of what Ada multiplies.
+// What does not count beside 1 does where it is added up before: in the first half of what Ada multiplies,
+// and in another instruction.
 TEST(OracleCodes, AdaAddsSixteenProductsAtOnce) {
-  std::vector<float> a(32, 0x1p-7f), b(32, 0x1p-7f);
+  std::vector<float> a(64, 0x1p-7f), b(64, 0x1p-7f);
   a[31] = b[31] = 1;
-  const auto dot = [&](std::size_t depth) {
-    return oracle::short_dot({a, TESSERA_F8E4M3}, {b, TESSERA_F8E4M3}, depth);
-  };
-  EXPECT_EQ(dot(oracle::kHopperDepth), 1.0f);
-  EXPECT_EQ(dot(oracle::kAdaDepth), 1.0f + 16 * 0x1p-14f);
+  const CodeSpan x = {a, TESSERA_F8E4M3}, y = {b, TESSERA_F8E4M3};
+  EXPECT_EQ(oracle::short_dot(x, y), 1.0f);
+  EXPECT_EQ(oracle::ada_dot(x, y), 1.0f + 16 * 0x1p-14f + 32 * 0x1p-14f);
+  const std::vector<float> one(17, 1);  // a half and a bit
+  EXPECT_EQ(oracle::ada_dot({one, TESSERA_F8E4M3}, {one, TESSERA_F8E4M3}), 17.0f);
 }
 
 // Each arithmetic is off by more than the one before it, and none by much; Ada's by about as much as

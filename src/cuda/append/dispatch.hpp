@@ -7,7 +7,10 @@ namespace tessera::cuda::append {
 
 inline constexpr int kThreads = 128;
 
-// wide: by 16 bytes. Defined by src/cuda/instances/append_all.cu.
-const void* function_for(Element element, bool wide);
+// How rows are moved: by 16 bytes, element by element, or so into a cache of 8 bits beside wider rows.
+enum class Way { wide, narrow, codes };
+
+// Defined by src/cuda/instances/append_all.cu.
+const void* function_for(Element element, Way way);
 
 }  // namespace tessera::cuda::append

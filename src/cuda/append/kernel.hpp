@@ -13,6 +13,7 @@
 #include "cuda/append/place.hpp"
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/sm80/configs.hpp"
+#include "quantise/codes.hpp"
 
 namespace tessera::cuda::append {
 
@@ -44,8 +45,16 @@ __device__ inline Slot slot_of(const AppendParams& p, int n) {
   return {query ? Kind::query : Kind::key, query ? head : head - p.query_heads, chunk, turns ? t : -1};
 }
 
-template <class T, bool kWide>
+// x / scale as a code.
+__device__ inline unsigned char encode(Codes codes, float x, float scale) {
+  x = __fdiv_rn(x, scale);
+  if (codes == Codes::i8) return codes::encode<codes::I8>(x);
+  return codes == Codes::e4m3 ? codes::encode<codes::E4M3>(x) : codes::encode<codes::E5M2>(x);
+}
+
+template <class T, Way kWay>
 struct Mover {
+  static constexpr bool kWide = kWay == Way::wide;
   using Chunk = append::Chunk<T, kWide>;
   static constexpr int kElements = ChunkOf<T, kWide>::kElements;
 
@@ -103,9 +112,38 @@ struct Mover {
       to[slot.chunk * p.value_column] = load.a;
     }
   }
+  // Into a cache of codes: what was turned is not rounded to T in between.
+  __device__ void store_codes(const Load& load, const Place& place) const {
+    const Slot& slot = load.slot;
+    const bool value = slot.kind == Kind::value;
+    const Tensor& tensor = value ? p.problem.kv.value : p.problem.kv.key;
+    const Scales& scales = value ? p.value_scales : p.key_scales;
+    unsigned char* const to = const_cast<unsigned char*>(static_cast<const unsigned char*>(tensor.data)) +
+                              place.outer * tensor.strides.batch + slot.head * tensor.strides.head +
+                              place.row * tensor.strides.row;
+    const auto put = [&](int d, float x) {
+      float scale = 1.0f;
+      if (scales.data != nullptr)
+        scale = scales.data[scales.at(static_cast<int>(place.outer), slot.head, static_cast<int>(place.row)) +
+                            d * scales.channel];
+      to[value ? d * p.value_column : d] = encode(p.codes, x, scale);
+    };
+    float x = tile::to_float(load.a);
+    if (two(slot)) {
+      float y = tile::to_float(load.b);
+      const long long t = slot.turning;
+      append::turn(x, y, p.rope.cos[place.position * p.rope.cos_stride + t],
+                   p.rope.sin[place.position * p.rope.sin_stride + t]);
+      put(slot.chunk + p.slots.other, y);
+    }
+    put(slot.chunk, x);
+  }
   __device__ void store(Load& load, const Place& place) const {
     const Slot& slot = load.slot;
     if (slot.kind != Kind::query && !place.stored) return;
+    if constexpr (kWay == Way::codes) {
+      if (slot.kind != Kind::query) return store_codes(load, place);
+    }
     if (slot.kind == Kind::value) return store_value(load, place);
     if (slot.turning >= 0) turn(load, place);
     T* const to = slot.kind == Kind::query ? row_to(p.turned, outer, slot.head, row)
@@ -128,14 +166,14 @@ struct Mover {
 };
 
 // Grid: rows, parts of a row, entries of a dense batch.
-template <class T, bool kWide>
+template <class T, Way kWay>
 __global__ void __launch_bounds__(kThreads) move_rows(const __grid_constant__ AppendParams p) {
   if constexpr (sm80::pdl(kArch)) {
     ptx::launch_dependents();
     ptx::wait_for_dependencies();
   }
   const int part = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
-  Mover<T, kWide>{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)}.run(
+  Mover<T, kWay>{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)}.run(
       part * kThreads + thread, static_cast<int>(gridDim.y) * kThreads);
 }
 

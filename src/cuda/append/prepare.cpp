@@ -71,6 +71,10 @@ Slots slots_of(const core::Problem& p, int elements) {
 
 Tensor tensor_of(const core::Tensor4& t) { return {t.data, {t.batch_stride, t.head_stride, t.row_stride}}; }
 
+Codes codes_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
+}
+
 AppendParams params_of(const core::Problem& p, bool wide) {
   const core::Append& a = p.append;
   const int elements = wide ? static_cast<int>(16 / core::dtype_size(p.dtype)) : 1;
@@ -81,6 +85,12 @@ AppendParams params_of(const core::Problem& p, bool wide) {
   params.new_key = tensor_of(a.key);
   params.new_value = tensor_of(a.value);
   params.value_column = p.kv.value_column_stride;
+  if (p.mixed()) {
+    const Coded coded = translate_coded(p);
+    params.codes = codes_of(p.kv.dtype);
+    params.key_scales = coded.key;
+    params.value_scales = coded.value;
+  }
   params.rope = {a.rope.cos, a.rope.sin, a.rope.cos_stride, a.rope.sin_stride,
                  static_cast<int>(std::min<std::int64_t>(a.rope.positions, kMaxLength))};
   params.positions = {a.positions, a.positions_batch_stride, a.positions_stride,
@@ -102,6 +112,8 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
   p->turned.data = workspace;
   p->new_key.data = at[TensorId::new_key];
   p->new_value.data = at[TensorId::new_value];
+  p->key_scales.data = static_cast<const float*>(at[TensorId::key_scales]);
+  p->value_scales.data = static_cast<const float*>(at[TensorId::value_scales]);
   p->rope.cos = static_cast<const float*>(at[TensorId::rope_cos]);
   p->rope.sin = static_cast<const float*>(at[TensorId::rope_sin]);
   p->positions.data = at[TensorId::positions];
@@ -109,10 +121,10 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
 }
 
 core::Status set_step(const core::Problem& p, const runtime::Gpu& gpu, runtime::Step* step) {
-  const bool by_16_bytes = wide(p);
-  const AppendParams params = params_of(p, by_16_bytes);
+  const Way way = p.mixed() ? Way::codes : wide(p) ? Way::wide : Way::narrow;
+  const AppendParams params = params_of(p, way == Way::wide);
   step->kernel = "the pass that stores new rows";
-  step->function = function_for(element_of(p.dtype), by_16_bytes);
+  step->function = function_for(element_of(p.dtype), way);
   step->set_params(params);
   step->place = place;
   step->threads = kThreads;
