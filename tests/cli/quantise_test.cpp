@@ -64,7 +64,7 @@ TEST_F(Quantise, AttendTakesWhatItWrites) {
 
 TEST_F(Quantise, WholeNumbersOfACache) {
   for (const std::string name : {"key", "value"}) {
-    for (const std::string end :
+    for (const std::string& end :
          {".safetensors:" + name, std::string(".npy --scales-output ") + name[0] + "s.npy"}) {
       const Ran ran = quantise("--input " + name.substr(0, 1) + ".npy --scales head --dtype i8 --output " +
                                name.substr(0, 1) + "8" + end);
