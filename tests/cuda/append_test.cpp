@@ -316,7 +316,8 @@ TEST(AppendStep, RowsAreMovedBy16BytesWhereTheyLieSo) {
     const cuda::Element element = s.dtype == TESSERA_F32      ? cuda::Element::f32
                                   : s.dtype == TESSERA_F8E4M3 ? cuda::Element::e4m3
                                                               : cuda::Element::bf16;
-    EXPECT_EQ(launched_for(call).first.function, cuda::append::function_for(element, wide)) << what;
+    const cuda::append::Way way = wide ? cuda::append::Way::wide : cuda::append::Way::narrow;
+    EXPECT_EQ(launched_for(call).first.function, cuda::append::function_for(element, way)) << what;
   };
   judge("rope", true, [](Spec&) {});
   judge("no rope", true, [](Spec& s) { s.pairs = 0; });
