@@ -47,7 +47,7 @@ void take_tile(const tessera_attention& p, const oracle::Codes& codes, std::span
   float scores[kTile], weights[kTile] = {};
   float largest = state->largest;
   for (std::int64_t j = first; j < last; ++j) {
-    scores[j - first] = scale * oracle::short_score(p, codes, query, row, j);
+    scores[j - first] = scale * oracle::short_score(p, codes, query, row, j, false);
     largest = std::max(largest, scores[j - first]);
   }
   const float factor = std::exp(state->largest - largest);
