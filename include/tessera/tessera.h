@@ -304,7 +304,7 @@ typedef struct tessera_plan_info {
  * stream and returns: no waiting, no allocation but for a workspace that is needed and was not given (once
  * for a stream), and the stream may be captured into a CUDA graph; values in key_lengths, offsets and page
  * tables cannot be looked at then and are clamped. Safe from many threads at once. On any status but
- * TESSERA_OK nothing was written (unless TESSERA_INTERNAL). */
+ * TESSERA_OK nothing was written (unless TESSERA_INTERNAL, or new rows on TESSERA_OUT_OF_MEMORY). */
 TESSERA_API tessera_status tessera_attend(const tessera_attention* problem, const tessera_device* device);
 
 /* Writes codes, scales and means. On a CPU it returns when they are written; a pool of the caller's is called
