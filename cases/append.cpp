@@ -112,6 +112,7 @@ std::string check_append(const Case& c) {
   if (c.latent && c.value_dim > c.dim)
     return fmt::format("latent : the values are the first dimensions of the keys, but v{} is more than d{}",
                        c.value_dim, c.dim);
+  if (c.latent && c.transposed) return "latent and transposed : values that lie in keys lie as those do";
   if (c.positions && c.rope_pairs == 0) return "positions : needs rope=";
   if (c.positions && c.alibi) return "positions and alibi : slopes count from where a row stands among keys";
   if (c.rope_pairs == 0) return "";

@@ -36,6 +36,8 @@ std::vector<Generated> append_by_hand() {
       {"tree_dense",
        "b3 h4 q8 k90 d64 f32 align=bottom-right mask=additive:batch-queries-keys:last8 append "
        "rope=interleaved:32+0 positions layout=padded"},
+      {"rope_packed", "b4 h4/2 q9 k70 d64 bf16 causal=bottom-right ragged packed rope=halves:32+0"},
+      {"rope_packed_dense", "b3 h4/2 q5 k60 d64 f16 causal=bottom-right packed rope=interleaved:16+8"},
       {"positions_unaligned", "b3 h4/2 q9 k70 d64 f16 lengths rope=halves:32+0 positions"},
       {"partial_rope",
        "b3 h8/2 q5 k90 d96 bf16 causal=bottom-right lengths pages=16 append rope=halves:12+0"},

@@ -34,7 +34,7 @@ void read_new_rows(const AttendFlags& flags, AttendProblem* p) {
   p->new_key = load_rows(flags.new_key, std::array<std::string_view, 3>{"new_key", "new_k", "k"}, flags);
   p->problem.new_key = view_4d(p->new_key, rows_before_heads);
   make_writable(&p->key, &p->problem.key);
-  if (flags.new_value.empty() && flags.value == flags.key) {  // values lie in the keys
+  if (flags.new_value.empty() && p->value.source == p->key.source) {  // values lie in the keys
     p->value = p->key;
     p->problem.value.data = p->problem.key.data;
   } else {

@@ -127,7 +127,12 @@ bool AtomicFile::commit(std::string* error) {
 
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
-  return std::filesystem::equivalent(a, b, failed) && !failed;
+  if (std::filesystem::equivalent(a, b, failed) && !failed) return true;
+  // One that is not there yet has a name alone.
+  const auto name = [&](const std::string& path) { return std::filesystem::weakly_canonical(path, failed); };
+  const auto first = name(a);
+  if (failed) return false;
+  return name(b) == first && !failed;
 }
 
 }  // namespace tessera::files

@@ -167,12 +167,12 @@ typedef struct tessera_rope {
  * bottom-right). What is attended to is what was stored. A row that would stand before key 0, or that no
  * entry owns, is not stored. What does not fit, a length or the page of a new row, is refused on a CPU; on a
  * GPU such rows, all those of an entry with such a length, are not stored anywhere. Where two rows are stored
- * in one place, either of them is there then. In a cache of 8 bits beside a wider query the code of x / scale
- * is stored, where x is the element of the new row, turned in f32, and scale that of its place; codes are
- * made as tessera_quantise makes them. rope turns the query's rows and those of new_key; keys that are there
- * already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the tables
- * of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says (draft
- * trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
+ * in one place, each element is then that of either. In a cache of 8 bits beside a wider query the code of x
+ * / scale is stored, where x is the element of the new row, turned in f32, and scale that of its place; codes
+ * are made as tessera_quantise makes them. rope turns the query's rows and those of new_key; keys that are
+ * there already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the
+ * tables of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says
+ * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
@@ -272,17 +272,19 @@ typedef struct tessera_device {
                          holds, and on any device for calls with query_offsets, key_offsets or page_table;
                          else a GPU takes a kernel of which it holds (decode; f32: scalar) */
   const char* kernel; /* force one kernel by name; NULL lets the plan choose */
-  /* Called with run_context, at most once a call and from its thread, in place of this library's own threads;
-   * NULL on a GPU. There are never more than `threads` tasks. They share the work among them as they come:
-   * what no task has done when run_tasks returns is done by the calling thread, so a pool that drops tasks,
-   * or has fewer threads, is slower and not wrong. A task must not start after run_tasks has returned. */
+  /* Called with run_context, at most once a call (with new_key or rope twice) and from its thread, in place
+   * of this library's own threads; NULL on a GPU. There are never more than `threads` tasks. They share the
+   * work among them as they come: what no task has done when run_tasks returns is done by the calling thread,
+   * so a pool that drops tasks, or has fewer threads, is slower and not wrong. A task must not start after
+   * run_tasks has returned. */
   tessera_run_tasks run_tasks;
   void* run_context;
   /* Scratch memory of that device, a multiple of 256 bytes, for one call at a time; what it holds is
    * arbitrary before and after. In tessera_plan workspace_bytes is what the plan may use of it (workspace
    * itself may be NULL), and the plan says what it takes. In tessera_attend NULL means none: a call that
    * needs some then uses memory that this library keeps, for each stream of a GPU and for each thread on a
-   * CPU; one too small for the kernel is refused. */
+   * CPU (but turned queries take a block of the call's own there); one too small for the kernel is refused.
+   */
   void* workspace;
   size_t workspace_bytes;
 } tessera_device;

@@ -76,7 +76,8 @@ def test_refusals():
     frozen.flags.writeable = False
     cases = [
         (memory[start : start + needed - 1], ValueError, f"device.workspace_bytes is {needed - 1}; {needed} are needed"),
-        (memory.view(np.int8), TypeError, "workspace has dtype int8"),
+        (np.zeros(needed, np.int16), TypeError, "workspace has dtype int16"),
+        (memory.view(np.int8), TypeError, "workspace is no uint8 array"),
         (np.zeros(needed, np.float32), TypeError, "workspace is no uint8 array"),
         (memory[::2], ValueError, "workspace is not contiguous in one dimension"),
         (memory[None], ValueError, "workspace is not contiguous in one dimension"),

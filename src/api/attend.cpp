@@ -126,9 +126,11 @@ std::string explain_text(const tessera_attention* given_problem, const tessera_d
       "  geometry   {} work items, {} threads, keys cut into {}, {} bytes of workspace; {}\n"
       "  cost       {:.4g} GFLOP, at least {:.4g} MB of traffic\n",
       kernel.name, kernel.summary, p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.dim, p.value_dim,
-      tessera::core::dtype_name(p.dtype), tessera::core::why(call->plan, p, request.device),
-      prepared.work_items, prepared.threads, prepared.splits, prepared.workspace_bytes, prepared.words(),
-      cost.flops * 1e-9, cost.bytes * 1e-6);
+      p.mixed() ? fmt::format("{}, keys and values {}", tessera::core::dtype_name(p.dtype),
+                              tessera::core::dtype_name(p.kv.dtype))
+                : tessera::core::dtype_name(p.dtype),
+      tessera::core::why(call->plan, p, request.device), prepared.work_items, prepared.threads,
+      prepared.splits, prepared.workspace_bytes, prepared.words(), cost.flops * 1e-9, cost.bytes * 1e-6);
 }
 
 Status fill_plan(const Request& request, tessera_plan_info* info) {

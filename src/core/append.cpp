@@ -93,9 +93,11 @@ Status check_rope(const tessera_attention& p, Problem* out) {
                                is_absent(sin) ? "cos" : "sin", is_absent(sin) ? "sin" : "cos"));
   }
   if (is_absent(cos)) {
-    if (p.rope.first != 0 || p.rope.interleaved != 0)
-      return invalid("rope.first or rope.interleaved is set, but there is no rope.cos");
-    return {};
+    const auto refuse = [](std::string_view field, std::int32_t value) {
+      return invalid(fmt::format("rope.{} is {}, but there is no rope.cos", field, value));
+    };
+    if (p.rope.first != 0) return refuse("first", p.rope.first);
+    return p.rope.interleaved != 0 ? refuse("interleaved", p.rope.interleaved) : Status{};
   }
   if (is_8_bit(p.query.dtype)) {
     return invalid(fmt::format("rope is set, but query.dtype is {}: f32, f16 and bf16 are accepted with it",
@@ -111,8 +113,9 @@ Status check_rope(const tessera_attention& p, Problem* out) {
   if (p.rope.first >= out->dim || cos.shape[1] < 1 || cos.shape[1] > most) {
     return invalid(
         fmt::format("rope.cos.shape[1] is {} and rope.first is {}: that many pairs of dimensions, from "
-                    "there on, do not fit into a head dimension of {}",
-                    cos.shape[1], p.rope.first, out->dim));
+                    "there on, do not fit into a head dimension of {}{}",
+                    cos.shape[1], p.rope.first, out->dim,
+                    most >= 1 ? fmt::format("; 1 to {} pairs are accepted", most) : ""));
   }
   if (p.mask.align != TESSERA_ALIGN_BOTTOM_RIGHT && is_absent(p.positions)) {
     return invalid("rope needs mask.align = bottom-right (2) or positions: they say where the rows stand");
@@ -242,6 +245,7 @@ Problem after_append(const Problem& problem) {
 
 AppendFirst::AppendFirst(const Problem& problem, std::shared_ptr<const Prepared> attend)
     : attend_(std::move(attend)),
+      stores_(problem.append.stores),
       own_bytes_((turned_query_bytes(problem) + kPartAlignment - 1) / kPartAlignment * kPartAlignment) {
   workspace_bytes = own_bytes_ + attend_->workspace_bytes;
   has_own_memory = true;
@@ -251,8 +255,11 @@ AppendFirst::AppendFirst(const Problem& problem, std::shared_ptr<const Prepared>
 }
 
 std::string AppendFirst::words() const {
-  return attend_->words() + (own_bytes_ > 0 ? "; before it queries are turned into the workspace"
-                                            : "; before it new keys and values are stored");
+  std::string words = attend_->words() + "; before it ";
+  if (stores_) words += "new keys and values are stored";
+  if (stores_ && own_bytes_ > 0) words += ", and ";
+  if (own_bytes_ > 0) words += "queries are turned into the workspace";
+  return words;
 }
 
 AppendFirst::Rest AppendFirst::rest_of(const Addresses& at, const tessera_device& device,

@@ -45,6 +45,7 @@ class AppendFirst : public Prepared {
   Rest rest_of(const Addresses& at, const tessera_device& device, void* memory) const;
 
   std::shared_ptr<const Prepared> attend_;
+  bool stores_;
   std::int64_t own_bytes_;  // a multiple of 256
 };
 

@@ -137,7 +137,7 @@ Status takes(const Kernel& kernel, const Problem& problem) {
         fmt::format("key.dtype is {} and query.dtype is {}; this kernel takes one dtype for both",
                     dtype_name(problem.kv.dtype), dtype_name(problem.dtype)));
   }
-  return kernel.supports(problem);
+  return kernel.supports(problem.append ? after_append(problem) : problem);
 }
 
 const Backend* backend_of(tessera_device_kind kind) {

@@ -100,7 +100,7 @@ TEST_F(AttendAppend, RefusalsSayWhy) {
       {"--key-output k2.npy", "--key-output and --value-output need --new-key"},
       {kNew + std::string("--key-output k.npy"), "k.npy is an input of this command"},
       {kNew + std::string("--key-output nk.npy"), "nk.npy is an input of this command"},
-      {"--rope-first 1", "rope.first or rope.interleaved is set, but there is no rope.cos"},
+      {"--rope-first 1", "rope.first is 1, but there is no rope.cos"},
       {"--causal bottom-right --rope-cos nv.npy", "a table of cosines"},
   };
   for (const auto& each : bad) {

@@ -239,6 +239,7 @@ TEST_F(Attend, RefusalsSayWhyAndLeaveNothing) {
       {good + "--output no/such/o.npy", 2, "no/such/o.npy: No such file"},
       {good + "--output folder.npy", 2, "it is a directory"},
       {good + "--output o.npy --lse o.npy", 2, "two results cannot share"},
+      {good + "--output o.npy --lse ./o.npy", 2, "two results cannot share"},
       {good + "--output o.npy --key-lengths too_long.npy", 2, "key_lengths[0] is 8"},
       {good + "--output o.npy --key-lengths flat.npy", 2, "integers are needed"},
       {good + "--output o.npy --window 3,1", 2, "--window needs --align"},

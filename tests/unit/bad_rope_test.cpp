@@ -24,11 +24,11 @@ const BadInput kRope[] = {
     {"first_without_tables",
      [](Fixture& f) { f.problem.rope.first = 2; },
      kInvalid,
-     {"rope.first or rope.interleaved is set, but there is no rope.cos"}},
+     {"rope.first is 2, but there is no rope.cos"}},
     {"interleaved_without_tables",
      [](Fixture& f) { f.problem.rope.interleaved = 1; },
      kInvalid,
-     {"rope.first or rope.interleaved is set, but there is no rope.cos"}},
+     {"rope.interleaved is 1, but there is no rope.cos"}},
     {"rope_of_codes",
      [](Fixture& f) {
        f.add_rope();

@@ -31,7 +31,11 @@ struct Place {
   long long position;    // in rope's tables
 };
 
-__device__ inline long long length_of(const KeysAndValues& kv, int batch, int keys) {
+// Keys of an entry, as memory says it; between offsets, which rope alone may have beside it, clamped.
+__device__ inline long long length_of(const Params& p, int batch) {
+  const KeysAndValues& kv = p.kv;
+  const int keys = p.sizes.keys;
+  if (kv.offsets.data != nullptr) return tile::AnySequence{p, batch}.keys();
   if (kv.lengths_i32 != nullptr) return kv.lengths_i32[batch * kv.lengths_stride];
   return kv.lengths_i64 != nullptr ? kv.lengths_i64[batch * kv.lengths_stride] : keys;
 }
@@ -51,7 +55,7 @@ __device__ inline Place place_of(const AppendParams& params, int outer, int row)
   bool fits = false;
   if (batch >= 0) {
     const int end = one_behind_the_other ? tile::AnySequence{p, batch + 1}.first_query() : p.sizes.queries;
-    const long long length = length_of(p.kv, batch, p.sizes.keys);
+    const long long length = length_of(p, batch);
     fits = length >= 0 && length <= p.sizes.keys;
     key = static_cast<int>(min(max(length, 0ll), static_cast<long long>(p.sizes.keys))) - (end - row);
   }
