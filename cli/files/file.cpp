@@ -129,7 +129,9 @@ bool same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
   if (std::filesystem::equivalent(a, b, failed) && !failed) return true;
   // One that is not there yet has a name alone.
-  const auto name = [&](const std::string& path) { return std::filesystem::weakly_canonical(path, failed); };
+  const auto name = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, failed), failed);
+  };
   const auto first = name(a);
   if (failed) return false;
   return name(b) == first && !failed;
