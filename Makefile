@@ -9,9 +9,9 @@ FUZZ_SECONDS ?= 300
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-build: ## install what is missing and build the library and the command line
+build: ## install what is missing and build the library, the command line and the examples
 	@scripts/setup build
-	@cmake --preset release -DTESSERA_TESTS=OFF > /dev/null
+	@cmake --preset release -DTESSERA_TESTS=OFF -DTESSERA_EXAMPLES=ON > /dev/null
 	@cmake --build --preset release
 
 build-times: build ## what every CUDA file took to compile: seconds, memory; fails over 3 GB a file

@@ -88,6 +88,22 @@ TEST_F(AttendAppend, ValuesInKeys) {
   expect_near(load("o.npy"), {std::log(2.0) / 2, (5 + 7 + 18) / 4.0});
 }
 
+// One file with both is no cache in which values lie in keys, though they have the same shape.
+TEST_F(AttendAppend, ValuesBesideKeysInOneFileNeedNewOnes) {
+  put_files();
+  put("w.npy", content(Element::f32, {1, 1, 3, 2}, std::vector<float>{4, 1, 8, 2, NAN, NAN}));
+  const std::string append = "--output o.npy --scale 1 --causal bottom-right --new-key nk.npy ";
+  Ran ran = run("--query q.npy --key k.npy --value w.npy --new-value nk.npy " + append +
+                "--key-output both.safetensors:key --value-output both.safetensors:value");
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  const std::string cache = "--query q.npy --key both.safetensors --value both.safetensors " + append;
+  ran = run(cache);
+  EXPECT_EQ(ran.exit_code, 2) << ran.text;
+  EXPECT_NE(ran.text.find("new_value"), std::string::npos) << ran.text;
+  ran = run(cache + "--new-value nk.npy --check");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+}
+
 TEST_F(AttendAppend, RefusalsSayWhy) {
   put_files();
   const struct {
