@@ -55,6 +55,9 @@ struct Shape {
   tessera_dtype dtype = TESSERA_F32;
   tessera_mask mask = {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE};
   float softcap = 0;
+  tessera_dtype cache = 0;  // of keys and values, if not the query's
+
+  tessera_dtype cache_dtype() const { return cache != 0 ? cache : dtype; }
 };
 
 // One sequence: query [1, heads, rows, dim], key and value [1, kv_heads, keys, ...].
@@ -66,8 +69,8 @@ struct Sequence {
       : rows(row_count),
         keys(key_count),
         query(s.dtype, 1, s.heads, row_count, s.dim),
-        key(s.dtype, 1, s.kv_heads, key_count, s.dim),
-        value(s.dtype, 1, s.kv_heads, key_count, s.value_dim) {
+        key(s.cache_dtype(), 1, s.kv_heads, key_count, s.dim),
+        value(s.cache_dtype(), 1, s.kv_heads, key_count, s.value_dim) {
     std::mt19937 random(seed);
     std::normal_distribution<double> draw;
     for (Memory* m : {&query, &key, &value}) {
@@ -184,8 +187,8 @@ class Together {
   }
 
   void pack(std::vector<Sequence>& batch, const Company& company, std::int64_t keys) {
-    key_ = Memory(shape_.dtype, 1, shape_.kv_heads, keys, shape_.dim);
-    value_ = Memory(shape_.dtype, 1, shape_.kv_heads, keys, shape_.value_dim);
+    key_ = Memory(shape_.cache_dtype(), 1, shape_.kv_heads, keys, shape_.dim);
+    value_ = Memory(shape_.cache_dtype(), 1, shape_.kv_heads, keys, shape_.value_dim);
     for (std::size_t i = 0; i < company.order.size(); ++i) {
       Sequence& from = batch[company.order[i]];
       for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
@@ -208,8 +211,8 @@ class Together {
       pages += 2 * here;
     }
     columns += company.spare_columns;
-    key_ = Memory(shape_.dtype, pages, shape_.kv_heads, page, shape_.dim);
-    value_ = Memory(shape_.dtype, pages, shape_.kv_heads, page, shape_.value_dim);
+    key_ = Memory(shape_.cache_dtype(), pages, shape_.kv_heads, page, shape_.dim);
+    value_ = Memory(shape_.cache_dtype(), pages, shape_.kv_heads, page, shape_.value_dim);
     const auto entries = static_cast<std::int64_t>(company.order.size());
     table_.assign(static_cast<std::size_t>(entries * columns), -1);
     std::int64_t next = pages;

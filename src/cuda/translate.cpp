@@ -160,6 +160,10 @@ Element element_of(tessera_dtype dtype) {
                                    : Element::f16;
 }
 
+Codes codes_of(tessera_dtype dtype) {
+  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
+}
+
 Params translate(const core::Problem& problem, int pack) {
   const auto narrow = [](std::int64_t n) { return static_cast<int>(n); };
   Params p{};
@@ -249,6 +253,14 @@ Coded translate_coded(const core::Problem& p) {
                                            : OutputKind::f16};
 }
 
+Mixed translate_mixed(const core::Problem& p) {
+  const QueryKind query = p.dtype == TESSERA_F32    ? QueryKind::f32
+                          : p.dtype == TESSERA_F16  ? QueryKind::f16
+                          : p.dtype == TESSERA_BF16 ? QueryKind::bf16
+                                                    : QueryKind::codes;
+  return {translate_coded(p), query};
+}
+
 void place(Coded* coded, const core::Addresses& at) {
   using core::TensorId;
   coded->query.data = static_cast<const float*>(at[TensorId::query_scales]);
@@ -265,9 +277,11 @@ void set_params(runtime::Step* step, const core::Problem& problem, int pack) {
 }
 
 // A stride along a dimension of one element is never used, and frameworks set it to anything.
-bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t outer, std::int64_t heads,
+namespace {
+
+bool lies_in_16_bytes(const core::Tensor4& t, tessera_dtype dtype, std::int64_t outer, std::int64_t heads,
                       std::int64_t rows, std::int64_t row_elements) {
-  const std::int64_t size = core::dtype_size(p.dtype);
+  const std::int64_t size = core::dtype_size(dtype);
   const auto aligned = [&](std::int64_t extent, std::int64_t stride) {
     return extent <= 1 || stride * size % 16 == 0;
   };
@@ -275,10 +289,17 @@ bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64
          aligned(outer, t.batch_stride) && aligned(heads, t.head_stride) && aligned(rows, t.row_stride);
 }
 
+}  // namespace
+
+bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64_t outer, std::int64_t heads,
+                      std::int64_t rows, std::int64_t row_elements) {
+  return lies_in_16_bytes(t, p.dtype, outer, heads, rows, row_elements);
+}
+
 bool keys_of_16_bytes(const core::Problem& p) {
   const std::int64_t outer = p.kv.pages ? p.kv.pages.count : p.batch;
-  return rows_of_16_bytes(p, p.kv.key, outer, p.kv_heads, p.keys, p.dim) &&
-         rows_of_16_bytes(p, p.kv.value, outer, p.kv_heads, p.keys, p.value_dim);
+  return lies_in_16_bytes(p.kv.key, p.kv.dtype, outer, p.kv_heads, p.keys, p.dim) &&
+         lies_in_16_bytes(p.kv.value, p.kv.dtype, outer, p.kv_heads, p.keys, p.value_dim);
 }
 
 bool queries_of_16_bytes(const core::Problem& p) {

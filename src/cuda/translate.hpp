@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/problem.hpp"
-#include "cuda/coded.hpp"
 #include "cuda/dispatch.hpp"
+#include "cuda/mixed.hpp"
 #include "cuda/params.hpp"
 #include "cuda/runtime/step.hpp"
 
@@ -27,6 +27,8 @@ core::Status f32_tensor_cores_take(const core::Problem& problem, int most_dim);
 
 // Of a dtype that the CUDA kernels take.
 Element element_of(tessera_dtype dtype);
+// Of a dtype of 8 bits.
+Codes codes_of(tessera_dtype dtype);
 
 // `pack`: query heads that share a block's rows, 1 or problem.group().
 Params translate(const core::Problem& problem, int pack);
@@ -35,13 +37,16 @@ void place(Params* params, const core::Addresses& at);
 // What 8-bit inputs add, and for scales elsewhere.
 Coded translate_coded(const core::Problem& problem);
 void place(Coded* coded, const core::Addresses& at);
+// The same where query and keys may differ in type.
+Mixed translate_mixed(const core::Problem& problem);
 // A launch of a kernel that takes Params.
 void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 
 // Every row of a tensor of the problem's dtype starts at a multiple of 16 bytes and is one long.
 bool rows_of_16_bytes(const core::Problem& problem, const core::Tensor4& tensor, std::int64_t outer,
                       std::int64_t heads, std::int64_t rows, std::int64_t row_elements);
-// Every row of key and value starts at a multiple of 16 bytes and is one long; and of query and output, too.
+// Every row of key and value, of their dtype, starts at a multiple of 16 bytes and is one long; and of query
+// and output, too.
 bool keys_of_16_bytes(const core::Problem& problem);
 bool rows_of_16_bytes(const core::Problem& problem);
 // Of query alone.

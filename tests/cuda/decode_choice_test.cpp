@@ -38,6 +38,19 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
         EXPECT_LE(s.warps() * s.rows * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
       }
     }
+    for (const HeadDims& dims : serving::kCodedHeadDims) {
+      for (const auto variant :
+           {serving::CodedVariant::few, serving::CodedVariant::wide_group, serving::CodedVariant::more}) {
+        if (variant != serving::CodedVariant::few && !serving::has_all_coded(dims.dim)) continue;
+        const serving::Config s =
+            serving::config_for_codes(sm80::code_arch_of(gpu.arch), dims.dim, dims.value_dim, variant);
+        EXPECT_LE(s.min_blocks * (s.shared_bytes() + 1024), gpu.shared_bytes + 1024)
+            << dims.dim << " on sm_" << gpu.arch;
+        EXPECT_GE(s.stages, 2) << dims.dim << " on sm_" << gpu.arch;
+        // Of 8 rows at a time.
+        EXPECT_LE(s.warps() * 8 * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
+      }
+    }
   }
 }
 

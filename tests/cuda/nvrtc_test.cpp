@@ -27,10 +27,10 @@ const std::set<std::string> kHostHeaders = {
     "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
     "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
     "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
-    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/fp8_rows/choose.hpp",
-    "cuda/sm89/choose.hpp",     "cuda/sm90/mask_params.hpp",   "cuda/sm90_fp8/choose.hpp",
-    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp",    "cuda/quantise/run.hpp",
-    "cuda/append/prepare.hpp"};
+    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/serving/codes.hpp",
+    "cuda/fp8_rows/choose.hpp", "cuda/sm89/choose.hpp",        "cuda/sm90/mask_params.hpp",
+    "cuda/sm90_fp8/choose.hpp", "cuda/sm90_fp8/launch.hpp",    "cuda/sm90_fp8/values.hpp",
+    "cuda/quantise/run.hpp",    "cuda/append/prepare.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
@@ -55,7 +55,11 @@ const std::vector<Folder> kShared = {
 const std::vector<Folder> kArchs = {
     {"ladder", "compute_80", "cuda/ladder/tensor_pv.hpp", {"tensor_pv<__half, 64>"}},
     {"decode", "compute_80", "cuda/decode/instance.hpp", {"attend<Element::f16, 64, 64>"}},
-    {"serving", "compute_90a", "cuda/serving/instance.hpp", {"attend<Element::f16, 64, 64, Variant::more>"}},
+    {"serving",
+     "compute_90a",
+     "cuda/serving/coded_instance.hpp",
+     {"attend<Element::f16, 64, 64, Variant::more>",
+      "attend_codes<ptx::E4m3, 128, 128, CodedVariant::more>"}},
     {"fp8_rows", "compute_80", "cuda/fp8_rows/kernel.hpp", {"attend<ptx::E4m3, __half>"}},
     {"quantise",
      "compute_80",

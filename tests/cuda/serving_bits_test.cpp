@@ -219,6 +219,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Named{"d72_v40", {3, 1, 72, 40, TESSERA_F16, mask_of(37), 0}},
                     Named{"d192_v128", {2, 1, 192, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
                     Named{"d256", {2, 2, 256, 256, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0}},
+                    Named{"d128_e4m3",
+                          {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3}},
+                    Named{"d64_i8_window", {12, 1, 64, 64, TESSERA_F16, mask_of(37), 0, TESSERA_I8}},
                     Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
                     Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
     [](const auto& param) { return std::string(param.param.name); });

@@ -1,7 +1,7 @@
 // What the kernel receives. No host headers, as cuda/params.hpp.
 #pragma once
 
-#include "cuda/coded.hpp"
+#include "cuda/mixed.hpp"
 
 namespace tessera::cuda::append {
 
@@ -29,15 +29,12 @@ struct Slots {
   int step, other, skip;
 };
 
-// What a cache of 8 bits beside a wider query holds.
-enum class Codes : int { none, e4m3, e5m2, i8 };
-
 struct AppendParams {
   Params problem;
-  Tensor turned;              // the query's copy, in the workspace
-  Tensor new_key, new_value;  // as the query lies
-  long long value_column;     // stride of value's columns; 1 unless it is transposed
-  Codes codes;
+  Tensor turned;                    // the query's copy, in the workspace
+  Tensor new_key, new_value;        // as the query lies
+  long long value_column;           // stride of value's columns; 1 unless it is transposed
+  Codes codes;                      // of caches of 8 bits beside a wider query
   Scales key_scales, value_scales;  // of codes
   Rope rope;
   Positions positions;

@@ -71,10 +71,6 @@ Slots slots_of(const core::Problem& p, int elements) {
 
 Tensor tensor_of(const core::Tensor4& t) { return {t.data, {t.batch_stride, t.head_stride, t.row_stride}}; }
 
-Codes codes_of(tessera_dtype dtype) {
-  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
-}
-
 AppendParams params_of(const core::Problem& p, bool wide) {
   const core::Append& a = p.append;
   const int elements = wide ? static_cast<int>(16 / core::dtype_size(p.dtype)) : 1;

@@ -21,23 +21,6 @@ core::Status supports(const core::Problem& p) {
       fmt::format("key.dtype is {}; f8e4m3, f8e5m2 and i8 are accepted", core::dtype_name(p.kv.dtype)));
 }
 
-Codes codes_of(tessera_dtype dtype) {
-  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
-}
-
-QueryKind query_kind(const core::Problem& p) {
-  switch (p.dtype) {
-    case TESSERA_F32:
-      return QueryKind::f32;
-    case TESSERA_F16:
-      return QueryKind::f16;
-    case TESSERA_BF16:
-      return QueryKind::bf16;
-    default:
-      return QueryKind::codes;
-  }
-}
-
 // A row has to be visited where it has no value columns, too: it may have an lse.
 std::int64_t parts_of(const core::Sizes& p) {
   return std::max<std::int64_t>(divide_up(p.value_dim, kColumns), 1);
@@ -56,7 +39,7 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
 core::Status place(void* params, const core::Addresses& at, void*) {
   auto* const p = static_cast<RowsParams*>(params);
   cuda::place(&p->problem, at);
-  cuda::place(&p->coded, at);
+  cuda::place(&p->mixed.coded, at);
   return {};
 }
 
@@ -67,8 +50,7 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   auto made = std::make_shared<Steps>();
   runtime::Step& step = made->add();
   step.kernel = "fp8_rows";
-  step.set_params(
-      RowsParams{translate(p, 1), translate_coded(p), static_cast<int>(parts_of(p)), query_kind(p)});
+  step.set_params(RowsParams{translate(p, 1), translate_mixed(p), static_cast<int>(parts_of(p))});
   step.place = place;
   step.function =
       function_for(codes_of(p.kv.dtype), p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16);

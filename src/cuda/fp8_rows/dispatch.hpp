@@ -2,14 +2,13 @@
 #pragma once
 
 #include "cuda/dispatch.hpp"
+#include "cuda/mixed.hpp"
 
 namespace tessera::cuda::fp8_rows {
 
 inline constexpr int kThreads = 128;
 inline constexpr int kWarps = kThreads / 32;  // a row each
 inline constexpr int kColumns = 256;          // of a row that a warp computes at a time
-
-enum class Codes { e4m3, e5m2, i8 };
 
 // `output`: f16 or bf16, which an output of f32 and its priors are taken with,
 // too. Defined by src/cuda/instances/fp8_rows_all.cu.

@@ -8,12 +8,9 @@
 
 #include "cuda/fp8_rows/dispatch.hpp"
 #include "cuda/fp8_rows/params.hpp"
-#include "cuda/ptx/codes.hpp"
 #include "cuda/ptx/pdl.hpp"
-#include "cuda/ptx/whole.hpp"
 #include "cuda/sm80/configs.hpp"
-#include "cuda/tile/careful.hpp"
-#include "cuda/tile/coded_rows.hpp"
+#include "cuda/tile/mixed_rows.hpp"
 
 namespace tessera::cuda::fp8_rows {
 
@@ -24,40 +21,6 @@ inline constexpr int kArch = __CUDA_ARCH__ / 10;
 #else
 inline constexpr int kArch = 80;
 #endif
-
-// The same beside a query of any kind: which one is asked for every element, so that the kernel exists once
-// for all of them.
-template <class Code>
-struct Rows : tile::CodedRows<Code> {
-  const char* query;
-  QueryKind kind;
-
-  template <class View>
-  __device__ Rows(const RowsParams& params, const View& v, tile::RowIndex at)
-      : tile::CodedRows<Code>(params.problem, params.coded, v, at), kind(params.query_kind) {
-    const char* const data = static_cast<const char*>(params.problem.query.data);
-    const long long elements = reinterpret_cast<const char*>(this->query_row) - data;
-    query = data + elements * (kind == QueryKind::codes ? 1 : kind == QueryKind::f32 ? 4 : 2);
-  }
-  __device__ float query_at(int d) const {
-    switch (kind) {
-      case QueryKind::f16:
-        return tile::to_float(reinterpret_cast<const __half*>(query)[d]);
-      case QueryKind::bf16:
-        return tile::to_float(reinterpret_cast<const __nv_bfloat16*>(query)[d]);
-      case QueryKind::f32:
-        return reinterpret_cast<const float*>(query)[d];
-      default:
-        return ptx::to_float(this->query_row[d]);
-    }
-  }
-  __device__ float dot(int key, int lane) const {
-    const Code* const row = this->row_of(this->p.kv.key, this->place(key));
-    float sum = 0.0f;
-    for (int d = lane; d < this->p.sizes.dim; d += 32) sum = fmaf(query_at(d), ptx::to_float(row[d]), sum);
-    return sum;
-  }
-};
 
 struct Owner {
   int batch, query;  // batch: -1 where no entry has the row
@@ -99,9 +62,7 @@ __device__ inline void attend_rows(const RowsParams& params) {
     Owner owner{static_cast<int>(head_of_all / p.sizes.heads), row};
     if (one_behind_the_other) owner = owner_of(p, row);
     if (owner.batch < 0) continue;
-    tile::careful_row_of<T, true, true>(
-        p, owner.batch, head, owner.query, part * kColumns,
-        [&](const auto& v, tile::RowIndex at) { return Rows<Code>(params, v, at); });
+    tile::careful_mixed_row<Code, T>(p, params.mixed, owner.batch, head, owner.query, part * kColumns);
   }
 }
 

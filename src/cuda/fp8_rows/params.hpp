@@ -1,17 +1,14 @@
 // What the kernel receives. No host headers, as cuda/params.hpp.
 #pragma once
 
-#include "cuda/coded.hpp"
+#include "cuda/mixed.hpp"
 
 namespace tessera::cuda::fp8_rows {
 
-enum class QueryKind : int { codes, f16, bf16, f32 };  // codes: of the dtype that the keys have
-
 struct RowsParams {
   Params problem;
-  Coded coded;
+  Mixed mixed;
   int parts;  // of a row's value columns
-  QueryKind query_kind;
 };
 
 }  // namespace tessera::cuda::fp8_rows

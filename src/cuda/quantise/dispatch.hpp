@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/dispatch.hpp"
+#include "cuda/mixed.hpp"
 
 namespace tessera::cuda::quantise {
 
@@ -14,8 +15,6 @@ inline constexpr int kMostLanes = 32;              // that have a row together
 constexpr int wide_of(long long bytes) {
   return static_cast<int>(16 / bytes);
 }  // elements that one lane loads at once
-
-enum class Codes { e4m3, e5m2, i8 };
 
 // `input`: f32, f16 or bf16.
 const void* add_up_function(Element input);

@@ -43,9 +43,6 @@ bool aligned(const void* data, std::initializer_list<std::int64_t> strides, std:
                      [&](std::int64_t stride) { return stride % (bytes / size) == 0; });
 }
 
-Codes codes_of(tessera_dtype dtype) {
-  return dtype == TESSERA_F8E4M3 ? Codes::e4m3 : dtype == TESSERA_F8E5M2 ? Codes::e5m2 : Codes::i8;
-}
 float largest_of(Codes codes) {
   return codes == Codes::e4m3   ? codes::E4M3::kLargest
          : codes == Codes::e5m2 ? codes::E5M2::kLargest

@@ -21,7 +21,7 @@ Extents extents_of(const core::Problem& p) {
 bool fits(const core::Problem& p, const core::Tensor4& t) {
   const Extents e = extents_of(p);
   const auto along = [&](std::int64_t extent, std::int64_t stride) {
-    const std::int64_t bytes = stride * core::dtype_size(p.dtype);
+    const std::int64_t bytes = stride * core::dtype_size(p.kv.dtype);
     return extent == 1 ||  // never used, and frameworks set it to anything
            (extent > 1 && extent < kMostExtent && bytes > 0 && bytes < kStrideLimit);
   };
@@ -31,11 +31,11 @@ bool fits(const core::Problem& p, const core::Tensor4& t) {
 runtime::BoxedTensor boxed(const core::Problem& p, const core::Tensor4& t, std::int64_t columns, int shift) {
   const Extents e = extents_of(p);
   const auto bytes = [&](std::int64_t extent, std::int64_t stride) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.dtype) : kAlignment);
+    return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(p.kv.dtype) : kAlignment);
   };
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
   return {t.data,
-          element_of(p.dtype),
+          core::is_8_bit(p.kv.dtype) ? Element::e4m3 : element_of(p.kv.dtype),  // of bytes
           {size(columns), size(e.rows), size(e.heads), size(e.outer)},
           {bytes(e.rows, t.row_stride), bytes(e.heads, t.head_stride), bytes(e.outer, t.batch_stride)},
           std::uint32_t{1} << shift,

@@ -10,6 +10,7 @@
 
 #include "cuda/estimate.hpp"
 #include "cuda/serving/boxes.hpp"
+#include "cuda/serving/codes.hpp"
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/params.hpp"
 #include "cuda/sm80/configs.hpp"
@@ -61,9 +62,14 @@ bool needs_options(const core::Problem& p) {
 
 Choice choice_of(const core::Problem& p, int code_arch, bool few) {
   Choice choice{};
-  choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  choice.variant = variant_of(few, needs_options(p));
-  choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
+  if (has_codes(p)) {
+    choice = coded_choice(p, code_arch, few);
+  } else {
+    choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
+    choice.variant = variant_of(few, needs_options(p));
+    choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
+    choice.function = functions_for(p)[row_of(p.dim, p.value_dim)].attend.of(choice.variant);
+  }
   choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows), 1);
   return choice;
 }
@@ -235,7 +241,7 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
 }
 
 core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams* d) {
-  const int shift = arch >= 90 ? box_shift(p) : 0;
+  const int shift = arch >= 90 && !scales_differ(p) ? box_shift(p) : 0;
   if (shift == 0) return {};
   d->box_shift = shift;
   const Boxes boxes = boxes_of(p, shift);
@@ -260,8 +266,8 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
         steps->add_workspace((params.chains + work.blocks * 2 * params.chain_slots) * slot_bytes);
   }
   runtime::Step& attend = steps->add();
-  attend.kernel = "serving";
-  attend.function = functions_for(p)[row_of(p.dim, p.value_dim)].attend.of(choice.variant);
+  attend.kernel = has_codes(p) ? "serving_codes" : "serving";
+  attend.function = choice.function;
   attend.pdl = sm80::pdl(arch);
   attend.grid[0] = static_cast<unsigned>(work.blocks);
   attend.threads = static_cast<unsigned>(c.threads());
@@ -269,8 +275,17 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
   const bool alone = c.min_blocks > 1 && work.blocks <= gpu.sms;
   attend.shared_bytes =
       static_cast<unsigned>(alone ? std::max(c.shared_bytes(), kAloneBytes) : c.shared_bytes());
-  attend.set_params(params);
-  attend.place = place;
+  if (has_codes(p)) {
+    attend.set_params(coded_params(p, params));
+    attend.place = [](void* placed, const core::Addresses& at, void* workspace) {
+      auto* const d = static_cast<CodedParams*>(placed);
+      cuda::place(&d->mixed.coded, at);
+      return place(static_cast<ServingParams*>(d), at, workspace);
+    };
+  } else {
+    attend.set_params(params);
+    attend.place = place;
+  }
   *launched = {choice, work.pieces, work.blocks};
   return {};
 }
@@ -281,9 +296,9 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   const double pairs = static_cast<double>(p.batch * p.kv_heads) *
                        visited_keys(p, choice.config.rows / std::max<std::int64_t>(p.group(), 1));
   const double dims = static_cast<double>(p.dim + p.value_dim), tiles = static_cast<double>(choice.row_tiles);
-  const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.dtype)) * tiles;
+  const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.kv.dtype)) * tiles;
   const double flops = pairs * dims * 2 * choice.config.rows * tiles;
-  const bool tma = gpu.arch >= 90 && box_shift(p) > 0 && !takes_options(choice.variant);
+  const bool tma = gpu.arch >= 90 && box_shift(p) > 0 && !scales_differ(p) && !takes_options(choice.variant);
   const double reading = bytes / (tma ? kTmaBytesPerUs : kBytesPerUs);
   const double products = flops / (choice.config.wgmma ? kWgmmaFlopsPerUs : kFlopsPerUs);
   return {(tma ? kTmaStartUs : kStartUs) + std::max(reading, products) / gpu.sms, ""};
@@ -295,7 +310,7 @@ constexpr int kPromptQueries = 64;
 // Each entry goes to the kernels that it would go to alone.
 core::Status add_all(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Launched* launched) {
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  const bool prompts = sm90::takes_entries(p, gpu);
+  const bool prompts = !has_codes(p) && sm90::takes_entries(p, gpu);
   if (!prompts) return add_steps(p, gpu, kAll, steps, launched);
   if (p.query_offsets || p.queries < kPromptQueries)
     if (core::Status s = add_steps(p, gpu, kPromptQueries - 1, steps, launched); !s.ok()) return s;
@@ -319,16 +334,8 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   return status;
 }
 
-}  // namespace
-
-Choice choice_for(const core::Problem& p, int code_arch) {
-  const HeadDims dims = kHeadDims[row_of(p.dim, p.value_dim)];
-  const Config few = config_for(code_arch, dims.dim, dims.value_dim, Variant::few);
-  return choice_of(p, code_arch, packed_rows(p) <= few.rows || !has_more(dims.dim));
-}
-
-core::Status takes(const core::Problem& p) {
-  if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
+// Whether the line of pieces can be counted.
+core::Status fits_line(const core::Problem& p) {
   // The line of all pieces is counted in 32 bits: so many sequences, at least one piece each. A row tile has
   // 8 packed rows at least.
   constexpr std::int64_t kMostSequences = std::int64_t{1} << 28;
@@ -340,6 +347,32 @@ core::Status takes(const core::Problem& p) {
   if (p.kv_heads * packed_rows(p) <= kMaxLength) return {};
   return core::unsupported(
       fmt::format("queries times heads is {}; this kernel takes up to {}", p.queries * p.heads, kMaxLength));
+}
+
+core::Status takes_codes(const core::Problem& p) {
+  if (core::Status s = coded_tensors(p); !s.ok()) return s;
+  return fits_line(p);
+}
+
+core::Kernel row_of_both() {
+  core::Kernel row;
+  row.invariant = true;
+  row.estimate = estimate;
+  row.prepare = prepare;
+  return row;
+}
+
+}  // namespace
+
+Choice choice_for(const core::Problem& p, int code_arch) {
+  const Choice few = choice_of(p, code_arch, true);
+  const bool has_others = has_codes(p) ? has_all_coded(few.dims.dim) : has_more(few.dims.dim);
+  return packed_rows(p) <= few.config.rows || !has_others ? few : choice_of(p, code_arch, false);
+}
+
+core::Status takes(const core::Problem& p) {
+  if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
+  return fits_line(p);
 }
 
 std::string words(const core::Sizes& p, const Launched& launched) {
@@ -357,11 +390,9 @@ std::string words(const core::Sizes& p, const Launched& launched) {
 // Where entries may have any number of rows, each variant gets those that it would get alone.
 core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, std::int64_t most_queries,
                        Steps* steps, Launched* launched) {
-  const Functions& functions = functions_for(p)[row_of(p.dim, p.value_dim)];
   int arch = 0;
-  if (core::Status s = runtime::current().code_arch(functions.attend.of(Variant::few), gpu.index, &arch);
-      !s.ok())
-    return s;
+  const void* const any = choice_of(p, gpu.arch, true).function;
+  if (core::Status s = runtime::current().code_arch(any, gpu.index, &arch); !s.ok()) return s;
   const Choice whole = choice_for(p, arch);
   const auto most =
       static_cast<int>(std::min<std::int64_t>(most_queries, std::numeric_limits<int>::max() /
@@ -380,17 +411,29 @@ core::Status add_steps(const core::Problem& p, const runtime::Gpu& gpu, std::int
 }
 
 core::Kernel production_row() {
-  core::Kernel row;
+  core::Kernel row = row_of_both();
   row.name = "serving";
   row.summary =
       "production: ragged batches, pages, priors, any output; keys cut into pieces; f16 and bf16, head dims "
       "to 256";
-  row.invariant = true;
   row.supports = takes;
-  row.estimate = estimate;
-  row.prepare = prepare;
   row.budget = {255, 227 * 1024, 152};  // of head dim 192 with options, stores and loads
-  row.symbol = "serving::";
+  row.symbol = "serving::attend<";
+  return row;
+}
+
+core::Kernel codes_row() {
+  core::Kernel row = row_of_both();
+  row.name = "serving_codes";
+  row.summary =
+      "production: the same over keys and values of 8 bits, widened on the way to the tensor cores; queries "
+      "of "
+      "8 or 16 bits, head dims to 256";
+  row.mixed = true;
+  row.supports = takes_codes;
+  row.arithmetic = core::Arithmetic::fp8_accurate;
+  row.budget = {255, 227 * 1024, 152};
+  row.symbol = "serving::attend_codes<";
   return row;
 }
 

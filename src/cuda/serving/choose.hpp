@@ -10,12 +10,15 @@
 namespace tessera::cuda::serving {
 
 core::Kernel production_row();
+// The same kernels for keys and values of 8 bits.
+core::Kernel codes_row();
 
 // What a problem gets on a GPU of this arch.
 struct Choice {
   HeadDims dims;
   Variant variant;
   Config config;
+  const void* function;
   std::int64_t row_tiles;  // of a K/V head
 };
 Choice choice_for(const core::Problem& problem, int code_arch);

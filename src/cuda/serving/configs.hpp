@@ -9,6 +9,8 @@
 //
 // Both with and without options: what changes scores one by one, and results over other keys, are code that
 // the others would have to jump over.
+//
+// And both for keys and values of 8 bits (coded.hpp), always with options.
 #pragma once
 
 #include "cuda/dispatch.hpp"
@@ -39,6 +41,7 @@ struct Config {
   int stages;      // tiles in shared memory
   int min_blocks;  // an SM
   bool wgmma;
+  int element_bytes;  // of K and V: 2, or 1 where they are codes
 
   TESSERA_CONSTEXPR int thread_rows() const { return few ? rows / 8 : 2; }  // when a piece has ended
   TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }       // that multiply
@@ -46,17 +49,31 @@ struct Config {
   TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
   // Of V's columns, those that a warp has when a piece has ended.
   TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
+  // What the row max of a piece is: an exponent of 2; else of the unit that scores are kept in.
+  TESSERA_CONSTEXPR bool exponents() const { return few || coded(); }
   TESSERA_CONSTEXPR int merge_rows() const { return few ? 1 : 4; }  // of a warp, at once
-  TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * 2; }
-  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * 2; }
+  TESSERA_CONSTEXPR bool coded() const { return element_bytes == 1; }
+  TESSERA_CONSTEXPR int chunk() const { return 16 / element_bytes; }  // elements of 16 bytes
+  TESSERA_CONSTEXPR int block() const { return 8 * chunk(); }         // columns of 128 bytes
+  TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * element_bytes; }
+  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * element_bytes; }
   TESSERA_CONSTEXPR int sum_bytes() const { return rows * value_dim * 4; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return stages * slot_bytes() + sum_bytes() + 1536 + warps() * (128 + 512 * merge_rows());
+    return stages * slot_bytes() + sum_bytes() + 1536 + warps() * (128 + 512 * merge_rows()) +
+           (coded() ? stages * keys * 8 : 0);
   }
 };
 
 inline constexpr int kAloneBytes = 120 * 1024;  // with these a block is alone on its SM
+
+// As many tiles as there is room for; past six nothing is gained.
+TESSERA_CONSTEXPR Config with_stages(Config c, bool hopper) {
+  const int room = (!hopper ? 99 : c.min_blocks == 2 ? 113 : 227) * 1024;
+  c.stages = 1;
+  while (c.stages < 6 && c.shared_bytes() + c.slot_bytes() + (c.coded() ? c.keys * 8 : 0) <= room) ++c.stages;
+  return c;
+}
 
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
   const bool hopper = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
@@ -72,12 +89,32 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
            .keys = hopper || (few && dim <= 128) ? 64 : 32,
            .stages = 0,
            .min_blocks = hopper && few && dim <= 128 ? 2 : 1,
-           .wgmma = hopper && !few};
-  // As many tiles as there is room for; past six nothing is gained.
-  const int room = (!hopper ? 99 : c.min_blocks == 2 ? 113 : 227) * 1024;
-  const int fit = (room - c.shared_bytes()) / c.slot_bytes();
-  c.stages = fit > 6 ? 6 : fit;
-  return c;
+           .wgmma = hopper && !few,
+           .element_bytes = 2};
+  return with_stages(c, hopper);
+}
+
+// Of keys and values of 8 bits. Products are mma.sync's throughout: codes are widened on the way to
+// registers, which wgmma does not take K and V from. wide_group: few rows where even one query has more than
+// 8; a block takes the registers that two of `few` have.
+enum class CodedVariant { few, wide_group, more };
+inline constexpr int kCodedVariants = 3;
+inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}};
+TESSERA_CONSTEXPR bool has_all_coded(int dim) { return dim <= 128; }  // else few alone
+TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, CodedVariant variant) {
+  const bool hopper = arch >= 90;
+  const Config c{.dim = dim,
+                 .value_dim = value_dim,
+                 .few = variant != CodedVariant::more,
+                 .rows = variant == CodedVariant::more  ? 64
+                         : variant == CodedVariant::few ? 8
+                                                        : 16,
+                 .keys = 64,
+                 .stages = 0,
+                 .min_blocks = hopper && variant == CodedVariant::few && dim <= 128 ? 2 : 1,
+                 .wgmma = false,
+                 .element_bytes = 1};
+  return with_stages(c, hopper);
 }
 
 }  // namespace tessera::cuda::serving

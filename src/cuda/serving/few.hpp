@@ -142,7 +142,7 @@ struct Few {
     const int row = lane() / 2, key = first_key + row;
     if (key < seen.begin || key >= seen.end) {
 #pragma unroll 1
-      for (int chunk = lane() % 2; chunk < kColumns / 8; chunk += 2)
+      for (int chunk = lane() % 2; chunk < kColumns / C.chunk(); chunk += 2)
         ptx::store_shared_16(tile + chunk_at<C>(16 * warp() + row, chunk), make_uint4(0, 0, 0, 0));
     }
     __syncwarp();
@@ -194,51 +194,76 @@ struct Few {
     }
   }
 
+  // Of codes, the same of one half, whose 8 rows are all that a warp leaves: a slot has no room for more.
+  // Columns are where the products left them (coded_few.hpp).
+  __device__ void show_pairs(float* all, const Half& h) const {
+    const int row = 2 * (lane() % 4), pair = lane() / 4;
+    float* const line = all + (warp() * 8 + row) * kColumns + pair % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float* const to = line + swizzled(row, 2 * i + pair / 4);
+#pragma unroll
+      for (int n = i; n < kColumns / 16; n += 2)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          *reinterpret_cast<float2*>(to + n / 2 * 32 + r * kColumns) = make_float2(h.o[n][r], h.o[n][2 + r]);
+    }
+  }
+
   // Behind it, `out` and `rows` are of all warps' keys; the slot of the piece's last tile, n, is free for it.
   __device__ void end_piece(Output<C>& out, unsigned n, bool some) {
+    constexpr int kAtOnce = C.coded() ? 1 : kHalves, kLines = C.coded() ? 8 : 16;
     tile::clear(out);
     rows = tile::empty_rows();
     if (!some) return;
-    meet<C>();  // all are done with the slot, and with what was left at the end of the piece before
-    float* const all = reinterpret_cast<float*>(shared.ring[n % C.stages]);
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h)
+    for (int from = 0; from < kHalves; from += kAtOnce) {
+      meet<C>();  // all are done with the slot, and with what was left at the end of the piece before
+      float* const all = reinterpret_cast<float*>(shared.ring[n % C.stages]);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
+      for (int h = from; h < from + kAtOnce; ++h)
 #pragma unroll
-        for (int step = 4; step <= 16; step *= 2)
-          half[h].sum[r] += __shfl_xor_sync(0xffffffffu, half[h].sum[r], step);
-        if (lane() < 4)
-          shared.state[warp()][8 * h + 2 * lane() + r] = make_float2(half[h].row_max[r], half[h].sum[r]);
-      }
-    show(all);
-    meet<C>();
+        for (int r = 0; r < 2; ++r) {
 #pragma unroll
-    for (int r = 0; r < kHalves; ++r) {
-      const int row = lane() / 4 + 8 * r;
-      float2 state[C.warps()];
-      float row_max = tile::kLowest, sum = 0.0f;
-#pragma unroll
-      for (int w = 0; w < C.warps(); ++w) {
-        state[w] = shared.state[w][row];
-        row_max = fmaxf(row_max, state[w].x);
-      }
-      const float* line = line_of(all, 0, row) + warp() * C.columns() + 2 * (lane() % 4);
-#pragma unroll
-      for (int w = 0; w < C.warps(); ++w, line += 16 * kColumns) {
-        const float keep = ptx::exp2_approx(state[w].x - row_max);
-        sum = fmaf(state[w].y, keep, sum);
-#pragma unroll
-        for (int g = 0; g < C.columns() / 8; ++g) {
-          const int first = warp() * C.columns() / 8 % 4;  // where a warp has less than 32 columns
-          const float2 x = *reinterpret_cast<const float2*>(line + g / 4 * 32 +
-                                                            (swizzled(row, first + g % 4) - first * 8));
-          out[g][2 * r] = fmaf(x.x, keep, out[g][2 * r]);
-          out[g][2 * r + 1] = fmaf(x.y, keep, out[g][2 * r + 1]);
+          for (int step = 4; step <= 16; step *= 2)
+            half[h].sum[r] += __shfl_xor_sync(0xffffffffu, half[h].sum[r], step);
+          if (lane() < 4)
+            shared.state[warp()][8 * h + 2 * lane() + r] = make_float2(half[h].row_max[r], half[h].sum[r]);
         }
+      if constexpr (C.coded()) {
+        show_pairs(all, half[from]);
+      } else {
+        show(all);
       }
-      rows.row_max[r] = row_max;
-      rows.sum[r] = sum;
+      meet<C>();
+#pragma unroll
+      for (int r = from; r < from + kAtOnce; ++r) {
+        const int row = lane() / 4 + 8 * r;
+        float2 state[C.warps()];
+        float row_max = tile::kLowest, sum = 0.0f;
+#pragma unroll
+        for (int w = 0; w < C.warps(); ++w) {
+          state[w] = shared.state[w][row];
+          row_max = fmaxf(row_max, state[w].x);
+        }
+        const float* line =
+            line_of(all, 0, C.coded() ? row - 8 * r : row) + warp() * C.columns() + 2 * (lane() % 4);
+#pragma unroll
+        for (int w = 0; w < C.warps(); ++w, line += kLines * kColumns) {
+          const float keep = ptx::exp2_approx(state[w].x - row_max);
+          sum = fmaf(state[w].y, keep, sum);
+#pragma unroll
+          for (int g = 0; g < C.columns() / 8; ++g) {
+            const int first = warp() * C.columns() / 8 % 4;  // where a warp has less than 32 columns
+            const float2 x = *reinterpret_cast<const float2*>(line + g / 4 * 32 +
+                                                              (swizzled(row, first + g % 4) - first * 8));
+            out[g][2 * r] = fmaf(x.x, keep, out[g][2 * r]);
+            out[g][2 * r + 1] = fmaf(x.y, keep, out[g][2 * r + 1]);
+          }
+        }
+        rows.row_max[r] = row_max;
+        rows.sum[r] = sum;
+      }
     }
   }
 };

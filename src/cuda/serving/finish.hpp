@@ -15,8 +15,14 @@ struct Spot {
   int lane, warp;
 
   __device__ Spot() : lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32) {}
-  __device__ int row() const { return (C.few ? 0 : 16 * warp) + lane / 4; }
-  __device__ int column() const { return (C.few ? warp * C.columns() : 0) + 2 * (lane % 4); }
+  __device__ int row() const {
+    return (C.few ? 0 : 16 * warp) + lane / 4;
+  }  // Its first column, and how far behind it its n-th pair is: of eight columns it has two, or, where
+     // products
+  // are of codes, of 16 four.
+  static constexpr bool kFours = C.coded() && !C.few;
+  __device__ int column() const { return (C.few ? warp * C.columns() : 0) + (kFours ? 4 : 2) * (lane % 4); }
+  __host__ __device__ static constexpr int behind(int n) { return kFours ? n / 2 * 16 + n % 2 * 2 : 8 * n; }
   __device__ bool first_column() const { return lane % 4 == 0 && (!C.few || warp == 0); }
 };
 
@@ -80,7 +86,8 @@ __device__ inline void store_partial(const ServingParams& d, int slot, const til
     float* const columns = to + row * kColumns + spot.column();
 #pragma unroll
     for (int n = 0; n < C.columns() / 8; ++n)
-      *reinterpret_cast<float2*>(columns + 8 * n) = make_float2(value(n, 2 * r), value(n, 2 * r + 1));
+      *reinterpret_cast<float2*>(columns + Spot<C>::behind(n)) =
+          make_float2(value(n, 2 * r), value(n, 2 * r + 1));
     if (spot.first_column())
       *reinterpret_cast<float2*>(to + d.slot_rows * kColumns + 2 * row) =
           make_float2(rows.row_max[r], rows.sum[r]);
@@ -88,11 +95,11 @@ __device__ inline void store_partial(const ServingParams& d, int slot, const til
 }
 
 // What a row's keys come to; writes lse. kOptions: there may be results over other keys, and the row max may
-// be of another unit (tile::MaskedFactor), as `more` leaves it.
+// be of another unit (tile::MaskedFactor), unless it is an exponent.
 template <bool kOptions, class T>
 __device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T>& view, tile::RowIndex at,
-                                          tile::SoftmaxState state, bool few, bool writes_lse) {
-  if (kOptions && !few)
+                                          tile::SoftmaxState state, bool exponents, bool writes_lse) {
+  if (kOptions && !exponents)
     state.row_max = tile::usual_row_max(tile::MaskedFactor{p.units.factor}, state.row_max);
   const tile::RowEnd<T> end(p, view, at, state, kOptions);
   if (writes_lse)
@@ -101,10 +108,20 @@ __device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T
   return end;
 }
 
-// Rows that hold NaN although their sums do not, again: see tile/careful.hpp.
-template <class T>
-__device__ inline void compute_carefully(const Params* p, int batch, int pack_index, int row) {
-  tile::careful_row<T, false, true>(*p, batch, pack_index, row);
+// The same of any output: of T or f32, and beside codes of f16.
+template <Config C, class T>
+__device__ inline void put_pair(const ServingParams& d, const tile::OutputRow<T>& row, int column, float x,
+                                float y) {
+  const int columns = d.problem.sizes.value_dim;
+  if constexpr (C.coded()) {
+    if (static_cast<const CodedParams&>(d).mixed.coded.output == OutputKind::f16) {
+      __half* const to = static_cast<__half*>(row.row) + column;
+      if (column < columns) to[0] = tile::from_float<__half>(x);
+      if (column + 1 < columns) to[1] = tile::from_float<__half>(y);
+      return;
+    }
+  }
+  row.put_pair(column, columns, x, y);
 }
 
 // Columns d and d + 1 of a row, in pairs throughout.
@@ -118,10 +135,12 @@ __device__ inline void store_pair(const tile::OutputRow<T>& row, int d, float x,
 }
 
 // Divides and writes a thread's part of a whole sequence. Returns which of its rows, a bit each, hold NaN
-// although their sums do not. kOptions: any output, and results over other keys.
+// although their sums do not; of codes, whatever their sums are (coded_query.hpp). kOptions: any output, and
+// results over other keys.
 template <Config C, class T, bool kOptions>
-__device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& view, Sum<C>& all,
+__device__ inline unsigned write_rows(const ServingParams& d, const tile::AnyView<T>& view, Sum<C>& all,
                                       int first_row) {
+  const Params& p = d.problem;
   const Spot<C> spot;
   unsigned suspects = 0;
 #pragma unroll
@@ -129,12 +148,13 @@ __device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& v
     const int row = first_row + spot.row() + 8 * r;
     if (row >= view.rows) continue;
     const tile::RowIndex at = view.index(row);
-    const tile::RowEnd<T> end = end_row<kOptions>(p, view, at, all.rows.of(r), C.few, spot.first_column());
+    const tile::RowEnd<T> end =
+        end_row<kOptions>(p, view, at, all.rows.of(r), C.exponents(), spot.first_column());
     const tile::OutputRow<T> out(p, view, at);
     float check = 0.0f;
 #pragma unroll(kOptions ? 1 : C.columns() / 8)
     for (int n = 0; n < C.columns() / 8; ++n) {
-      const int column = spot.column() + 8 * n;
+      const int column = spot.column() + Spot<C>::behind(n);
       float x[2] = {all.at(n, 2 * r), all.at(n, 2 * r + 1)};
       if (kOptions && p.priors.parts > 0) {
         end.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
@@ -143,12 +163,13 @@ __device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& v
       }
       check = fmaf(x[0], 0.0f, fmaf(x[1], 0.0f, check));  // NaN where one is not finite
       if constexpr (kOptions) {
-        out.put_pair(column, p.sizes.value_dim, x[0], x[1]);
+        put_pair<C>(d, out, column, x[0], x[1]);
       } else if (column < p.sizes.value_dim) {
         store_pair(out, column, x[0], x[1]);
       }
     }
-    if (check != check && end.state.sum == end.state.sum) suspects |= 1u << (spot.row() % 16 + 8 * r);
+    if (check != check && (C.coded() || end.state.sum == end.state.sum))
+      suspects |= 1u << (spot.row() % 16 + 8 * r);
   }
   return suspects;
 }

@@ -20,11 +20,27 @@
 
 namespace tessera::cuda::serving {
 
+// What depends on the type of K and V: here that of Q. See coded_instance.hpp for the other.
 template <Config C, class T, bool kOptions>
+struct Wide {
+  using Params = ServingParams;
+  using Element = T;
+  static constexpr bool kAnyRows = kOptions;
+  template <int kHalves>
+  using FewBody = Few<C, T, kOptions, kHalves>;
+  using MoreBody = More<C, T, kOptions>;
+
+  // Rows that came out NaN, again: see tile/careful.hpp.
+  __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
+    tile::careful_row<T, false, true>(d->problem, batch, pack_index, row);
+  }
+};
+
+template <Config C, class T, bool kOptions, class Kind>
 struct Consumer {
   static constexpr bool kFew = C.few;
 
-  const ServingParams& d;
+  const typename Kind::Params& d;
   Shared<C>& shared;
   unsigned count = 0;    // tiles taken so far
   unsigned written = 0;  // sequences
@@ -37,7 +53,6 @@ struct Consumer {
 
   template <class Body>
   __device__ Left attend(Body& body, const Task& task) {
-    const Params& p = d.problem;
     const int rows_left = task.rows - task.first_row;
     body.enter(task);
     Sum<C> all(shared.sum);
@@ -66,7 +81,7 @@ struct Consumer {
     }
     const bool whole = task.begins && task.ends;
     if (whole && task.chains == 1)
-      return {.suspects = write_rows<C, T, kOptions>(p, view_of<T>(p, task), all, task.first_row)};
+      return {.suspects = write_rows<C, T, kOptions>(d, view_of<T>(d.problem, task), all, task.first_row)};
     if (task.begins)
       store_partial<C>(
           d, task.slot, all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
@@ -111,24 +126,27 @@ struct Consumer {
     }
     for (int row = first; suspects != 0; row += step, suspects >>= 1)
       if ((suspects & 1u) != 0)
-        compute_carefully<T>(&d.problem, task.batch, task.pack_index, task.first_row + row);
+        Kind::compute_carefully(&d, task.batch, task.pack_index, task.first_row + row);
   }
 
   __device__ void attend(const Task& task, int n) {
     Left left;
     if constexpr (!kFew) {
-      More<C, T, kOptions> body{d, shared};
+      typename Kind::MoreBody body{d, shared};
+      left = attend(body, task);
+    } else if constexpr (C.coded() && C.rows > 8) {  // whose entries have more
+      typename Kind::template FewBody<2> body{d, shared};
       left = attend(body, task);
     } else if (C.rows == 8 || task.rows - task.first_row <= 8) {
-      Few<C, T, kOptions, 1> body{d, shared};
+      typename Kind::template FewBody<1> body{d, shared};
       left = attend(body, task);
     } else if constexpr (C.rows > 8) {
-      Few<C, T, kOptions, 2> body{d, shared};
+      typename Kind::template FewBody<2> body{d, shared};
       left = attend(body, task);
     }
     finish(left, task, left.merging && shared.wait_task(n + 1).batch < 0);
   }
-  __device__ void run() {
+  __device__ __forceinline__ void run() {
 #pragma unroll 1
     for (int n = 0;; ++n) {
       const Task& task = shared.wait_task(n);
@@ -139,13 +157,13 @@ struct Consumer {
   }
 };
 
-template <Config C, class T, bool kOptions>
-__device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
+template <Config C, class Kind>
+__device__ inline void produce(const typename Kind::Params& d, Shared<C>& shared) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (d.box_shift != 0 && threadIdx.x % 32 < 2)
     ptx::prefetch_tensor_map(threadIdx.x % 32 == 0 ? &d.key : &d.value);
 #endif
-  Producer<C, T, kOptions> producer{d, shared};
+  Producer<C, typename Kind::Element, Kind::kAnyRows> producer{d, shared};
   Scheduler<C.keys> scheduler{d};
   // Once before kernels before this one have ended, to bring the first tiles into L2, which has what they
   // write. What is to be done, if it is read from memory, may have changed then, and is found again.
@@ -180,9 +198,9 @@ __device__ inline void produce(const ServingParams& d, Shared<C>& shared) {
 }
 
 // The second producer, where TMA does not copy: kernels before this one have ended.
-template <Config C, class T, bool kOptions>
-__device__ inline void copy_values(const ServingParams& d, Shared<C>& shared) {
-  Producer<C, T, kOptions> producer{d, shared};
+template <Config C, class Kind>
+__device__ inline void copy_values(const typename Kind::Params& d, Shared<C>& shared) {
+  Producer<C, typename Kind::Element, Kind::kAnyRows> producer{d, shared};
 #pragma unroll 1
   for (int n = 0;; ++n) {
     const Task& task = shared.wait_task(n);
@@ -193,22 +211,23 @@ __device__ inline void copy_values(const ServingParams& d, Shared<C>& shared) {
   producer.end_copies();
 }
 
-template <Config C, class T, bool kOptions>
-__device__ inline void attend_block(const ServingParams& d, char* memory) {
+// Inlined, with what it calls, however long it is: the emulator knows no calls.
+template <Config C, class T, bool kOptions, class Kind = Wide<C, T, kOptions>>
+__device__ __forceinline__ void attend_block(const typename Kind::Params& d, char* memory) {
   Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) shared.start(d.box_shift == 0);
   __syncthreads();
   if (warp == C.warps()) {
-    produce<C, T, kOptions>(d, shared);
+    produce<C, Kind>(d, shared);
   } else if (warp > C.warps()) {
     wait_for_kernels_before();
     if (d.clears != 0)
       tile::clear_unowned_rows<T>(d.problem, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    if (d.box_shift == 0) copy_values<C, T, kOptions>(d, shared);
+    if (d.box_shift == 0) copy_values<C, Kind>(d, shared);
   } else {
     wait_for_kernels_before();
-    Consumer<C, T, kOptions>{d, shared}.run();
+    Consumer<C, T, kOptions, Kind>{d, shared}.run();
   }
 }
 

@@ -224,7 +224,7 @@ struct Merger {
     const tile::AnyView<T> view = view_of<T>(p, task);
     const int packed_row = task.first_row + row, column = kColumns * lane();
     const tile::RowIndex at = view.index(packed_row);
-    const tile::RowEnd<T> of = end_row<kOptions>(p, view, at, state, C.few, lane() == 0);
+    const tile::RowEnd<T> of = end_row<kOptions>(p, view, at, state, C.exponents(), lane() == 0);
     const tile::OutputRow<T> out(p, view, at);
     if (kOptions && p.priors.parts > 0) {
       of.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
@@ -238,12 +238,12 @@ struct Merger {
       if (column + c < p.sizes.value_dim) check = fmaf(x[c], 0.0f, check);
       if (column + c + 1 < p.sizes.value_dim) check = fmaf(x[c + 1], 0.0f, check);
       if constexpr (kOptions) {
-        out.put_pair(column + c, p.sizes.value_dim, x[c], x[c + 1]);
+        put_pair<C>(d, out, column + c, x[c], x[c + 1]);
       } else if (column + c < p.sizes.value_dim) {
         store_pair(out, column + c, x[c], x[c + 1]);
       }
     }
-    return __any_sync(kAll, check != check && of.state.sum == of.state.sum);
+    return __any_sync(kAll, check != check && (C.coded() || of.state.sum == of.state.sum));
   }
 
   // The block has left what it has of a chain; `whole`: all of it, in the chain's slot. Returns what merge()

@@ -112,8 +112,8 @@ struct More {
     tile::clear(o);
   }
   // By all warps together: each reads all keys.
-  __device__ void clear_unseen(unsigned tile, int first_key, const tile::KeyRange& seen) const {
-    constexpr int kChunks = C.value_dim / 8;
+  __device__ static void clear_unseen(unsigned tile, int first_key, const tile::KeyRange& seen) {
+    constexpr int kChunks = C.value_dim / C.chunk();
 #pragma unroll 1
     for (int n = static_cast<int>(threadIdx.x); n < C.keys * kChunks; n += C.consumers()) {
       const int key = first_key + n / kChunks;

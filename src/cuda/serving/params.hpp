@@ -1,6 +1,7 @@
 // What the serving kernels receive.
 #pragma once
 
+#include "cuda/mixed.hpp"
 #include "cuda/params.hpp"
 #include "cuda/ptx/tensor_map.hpp"
 #include "cuda/serving/pieces.hpp"
@@ -57,6 +58,15 @@ struct ServingParams {
   // and does not end.
   unsigned long long* counters;
   long long partials_at, counters_at, others_at;  // where in the workspace
+};
+
+// Of keys and values of 8 bits.
+struct CodedParams : ServingParams {
+  Mixed mixed;
+  // Whether scales differ from key to key: by block of rows, or by page. Else they are one number for a
+  // sequence; of values, maybe of each column.
+  int key_by_key, value_by_key;
+  int query_quads;  // four elements of Q can be read at once
 };
 
 // Of a counter: nothing is there. No memory holds it, or what follows it, by chance.

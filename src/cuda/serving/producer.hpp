@@ -12,8 +12,8 @@
 
 namespace tessera::cuda::serving {
 
-// kAnyRows: rows need not be whole chunks of 16 bytes.
-template <Config C, class T, bool kAnyRows>
+// Element: of K and V. kAnyRows: rows need not be whole chunks of 16 bytes.
+template <Config C, class Element, bool kAnyRows>
 struct Producer {
   static constexpr unsigned kAll = 0xffffffffu;
 
@@ -48,7 +48,7 @@ struct Producer {
   }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  static constexpr int kKeyBlocks = C.dim / 64, kBlocks = kKeyBlocks + C.value_dim / 64;
+  static constexpr int kKeyBlocks = C.dim / C.block(), kBlocks = kKeyBlocks + C.value_dim / C.block();
 
   // A box of a task's tiles.
   struct Box {
@@ -89,7 +89,7 @@ struct Producer {
   }
   __device__ const TensorMap* map_of(int block) const { return block >= kKeyBlocks ? &d.value : &d.key; }
   __device__ static int column_of(int block) {
-    return 64 * (block >= kKeyBlocks ? block - kKeyBlocks : block);
+    return C.block() * (block >= kKeyBlocks ? block - kKeyBlocks : block);
   }
 
   __device__ void ask_all(const Task& task) {
@@ -143,8 +143,8 @@ struct Producer {
   }
   template <int kDim>
   __device__ void copy(unsigned to, const Tensor& tensor, int head, int dim, const Rows& rows) {
-    constexpr int kChunks = kDim / 8;
-    const T* const first = static_cast<const T*>(tensor.data) + head * tensor.strides.head;
+    constexpr int kChunks = kDim / C.chunk();
+    const Element* const first = static_cast<const Element*>(tensor.data) + head * tensor.strides.head;
     const Strides strides = tensor.strides;
 #pragma unroll
     for (int i = 0; i < C.keys / 32; ++i)
@@ -152,9 +152,9 @@ struct Producer {
       for (int n = lane(); n < 32 * kChunks; n += 32) {
         const int row = n / kChunks, chunk = n % kChunks;
         const Where at = {__shfl_sync(kAll, rows[i].outer, row), __shfl_sync(kAll, rows[i].row, row)};
-        const bool there = at.row >= 0 && chunk * 8 < dim;
-        const T* const from =
-            there ? first + at.outer * strides.batch + at.row * strides.row + chunk * 8 : first;
+        const bool there = at.row >= 0 && chunk * C.chunk() < dim;
+        const Element* const from =
+            there ? first + at.outer * strides.batch + at.row * strides.row + chunk * C.chunk() : first;
         const unsigned slot = to + chunk_at<C>(32 * i + row, chunk);
         if (!kAnyRows || d.whole_chunks != 0) {
           ptx::copy_async_16(slot, from, there);
@@ -162,6 +162,21 @@ struct Producer {
           sm80::copy_elements(slot, from, there ? dim - chunk * 8 : 0);
         }
       }
+  }
+  // Scales that differ from key to key, beside the tile.
+  __device__ void copy_scales(const Task& task, bool value, const Rows& rows) {
+    if constexpr (C.coded()) {
+      const auto& c = static_cast<const CodedParams&>(d);
+      if ((value ? c.value_by_key : c.key_by_key) == 0) return;
+      const Scales& scales = value ? c.mixed.coded.value : c.mixed.coded.key;
+      float* const to = (value ? shared.scales.value : shared.scales.key)[count % C.stages];
+#pragma unroll
+      for (int i = 0; i < C.keys / 32; ++i) {
+        const bool there = rows[i].row >= 0;
+        const long long at = there ? scales.at(rows[i].outer, task.pack_index, rows[i].row) : 0;
+        ptx::copy_async_4(ptx::shared_address(to + 32 * i + lane()), scales.data + at, there);
+      }
+    }
   }
   __device__ void copy_all(const Task& task, bool value) {
     const Source s = source_of(task);
@@ -179,6 +194,7 @@ struct Producer {
       } else {
         copy<C.dim>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
       }
+      copy_scales(task, value, rows);
       ptx::commit_copies();
       if (count >= kLag) {
         ptx::wait_copies<static_cast<int>(kLag)>();

@@ -15,6 +15,15 @@ struct alignas(16) MergeStep {
 };
 inline constexpr int kMostAtOnce = 32;  // pieces of a chain, chains of a sequence: a lane each
 
+// What each key of a slot's tile, and its value, are multiplied by, where that is not one number for a
+// sequence.
+template <Config C, bool kCoded = C.coded()>
+struct TileScales {};
+template <Config C>
+struct TileScales<C, true> {
+  alignas(16) float key[C.stages][C.keys], value[C.stages][C.keys];
+};
+
 template <Config C>
 struct Shared {
   alignas(1024) char ring[C.stages][C.slot_bytes()];
@@ -29,6 +38,7 @@ struct Shared {
   Task task[kTasks];
   Line line;  // told with the first task
   bool last;  // who asks has come last
+  TileScales<C> scales;
 
   __device__ const Task& wait_task(int n) const {
     task_there[n % kTasks].wait(static_cast<unsigned>(n / kTasks & 1));

@@ -12,8 +12,8 @@
 //   O[2 j], O[2 j + 1]   even and odd columns of 16 j ... 16 j + 15: a thread has four neighbours of a row
 #pragma once
 
+#include "cuda/ptx/apart.hpp"
 #include "cuda/ptx/async_copy.hpp"
-#include "cuda/ptx/codes.hpp"
 #include "cuda/ptx/matrix.hpp"
 #include "cuda/ptx/registers.hpp"
 #include "cuda/sm89/configs.hpp"
@@ -74,19 +74,6 @@ struct Lanes {
   __device__ unsigned value_of(int tile) const { return value + tile % C.stages * C.tile_bytes(); }
 };
 
-// Four codes as f16: the first and third in `even`, the others in `odd`.
-template <class Code>
-__device__ inline void widen_four_apart(unsigned codes, unsigned& even, unsigned& odd) {
-  even = ptx::widen<Code>(static_cast<unsigned short>(__byte_perm(codes, 0, 0x4420)));
-  odd = ptx::widen<Code>(static_cast<unsigned short>(__byte_perm(codes, 0, 0x4431)));
-}
-// The same of 16 bits here: both are at their places already.
-template <>
-__device__ inline void widen_four_apart<ptx::E5m2>(unsigned codes, unsigned& even, unsigned& odd) {
-  even = (codes & 0x00ff00ffu) << 8;
-  odd = codes & 0xff00ff00u;
-}
-
 // An A operand of 16 rows and 32 codes: two of f16.
 template <class Code>
 struct WideQuery {
@@ -94,13 +81,13 @@ struct WideQuery {
 
   __device__ explicit WideQuery(const unsigned (&a)[4]) {
 #pragma unroll
-    for (int r = 0; r < 4; ++r) widen_four_apart<Code>(a[r], half[r / 2][r % 2], half[r / 2][r % 2 + 2]);
+    for (int r = 0; r < 4; ++r) ptx::widen_apart<Code>(a[r], half[r / 2][r % 2], half[r / 2][r % 2 + 2]);
   }
   __device__ void multiply(float (&s)[4], const unsigned (&b)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       unsigned even, odd;
-      widen_four_apart<Code>(b[h], even, odd);
+      ptx::widen_apart<Code>(b[h], even, odd);
       ptx::mma_f32<__half>(s, half[h], even, odd);
     }
   }
@@ -135,8 +122,8 @@ __device__ inline void add_columns(float (&o)[4][4], const tile::ProbsTile<C.key
 #pragma unroll
     for (int i = 0; i < 2; ++i) {  // of 16 columns
       unsigned even[2], odd[2];
-      widen_four_apart<Code>(v[2 * i], even[0], odd[0]);
-      widen_four_apart<Code>(v[2 * i + 1], even[1], odd[1]);
+      ptx::widen_apart<Code>(v[2 * i], even[0], odd[0]);
+      ptx::widen_apart<Code>(v[2 * i + 1], even[1], odd[1]);
       ptx::mma_f32<__half>(o[2 * i], probs[k], even[0], even[1]);
       ptx::mma_f32<__half>(o[2 * i + 1], probs[k], odd[0], odd[1]);
     }

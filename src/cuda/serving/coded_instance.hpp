@@ -1,0 +1,50 @@
+// What an instance file compiles for keys and values of 8 bits: the kernels of one type of codes.
+#pragma once
+
+#include "cuda/serving/coded_dispatch.hpp"
+#include "cuda/serving/coded_few.hpp"
+#include "cuda/serving/coded_more.hpp"
+#include "cuda/serving/instance.hpp"
+
+namespace tessera::cuda::serving {
+
+// In place of Wide. The output's type is asked for when a row is written (put_pair); priors are of bf16 or
+// f32.
+using CodedOutput = __nv_bfloat16;
+template <Config C, class Code>
+struct Coded8 {
+  using Params = CodedParams;
+  using Element = Code;
+  static constexpr bool kAnyRows = false;
+  template <int kHalves>
+  using FewBody = CodedFew<C, Code, kHalves>;
+  using MoreBody = CodedMore<C, Code>;
+
+  __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
+    tile::careful_mixed_row<Code, CodedOutput>(d->problem, d->mixed, batch, pack_index, row, 0);
+  }
+};
+
+template <class Code, int kDim, int kValueDim, CodedVariant kVariant>
+__global__ void __launch_bounds__(config_for_codes(kArch, kDim, kValueDim, kVariant).threads(),
+                                  config_for_codes(kArch, kDim, kValueDim, kVariant).min_blocks)
+    attend_codes(const __grid_constant__ CodedParams d) {
+  constexpr Config kConfig = config_for_codes(kArch, kDim, kValueDim, kVariant);
+  static_assert(sizeof(Shared<kConfig>) <= kConfig.shared_bytes());
+  extern __shared__ __align__(1024) char shared[];
+  let_next_start();
+  attend_block<kConfig, CodedOutput, true, Coded8<kConfig, Code>>(d, shared);
+}
+
+template <class Code>
+CodedFunctions coded_functions_of() {
+  const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
+  CodedFunctions f;
+  f.row[0][CodedVariant::few] = address(attend_codes<Code, 128, 128, CodedVariant::few>);
+  f.row[0][CodedVariant::wide_group] = address(attend_codes<Code, 128, 128, CodedVariant::wide_group>);
+  f.row[0][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
+  f.row[1][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
+  return f;
+}
+
+}  // namespace tessera::cuda::serving
