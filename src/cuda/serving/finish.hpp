@@ -14,7 +14,7 @@ template <Config C>
 struct Spot {
   int lane, warp;
 
-  __device__ Spot() : lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32) {}
+  __device__ Spot() : lane(thread<C>() % 32), warp(thread<C>() / 32) {}
   __device__ int row() const { return (C.few ? 0 : 16 * warp) + lane / 4; }
   __device__ int column() const { return (C.few ? warp * C.columns() : 0) + 2 * (lane % 4); }
   __device__ bool first_column() const { return lane % 4 == 0 && (!C.few || warp == 0); }
@@ -34,17 +34,34 @@ __device__ inline tile::MergeFactors merge_state(tile::SoftmaxState& into, const
   return f;
 }
 
-// The pieces of a sequence so far. O is in shared memory, where each thread has its own words.
-template <Config C>
-struct Sum {
-  tile::RowState rows = tile::empty_rows();
+// O of the pieces of a sequence so far: in shared memory, where each thread has its own words, or in
+// registers.
+template <Config C, bool kRegisters>
+struct SumOf {
+  static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
   float* shared;
 
-  __device__ explicit Sum(float* memory) : shared(memory + threadIdx.x) {
+  __device__ explicit SumOf(float* memory) : shared(memory + threadIdx.x) {}
+  __device__ float& at(int n, int e) const { return shared[(kElements * n + e) * C.consumers()]; }
+};
+template <Config C>
+struct SumOf<C, true> {
+  static constexpr int kElements = 2 * C.thread_rows();
+  Output<C> o;
+
+  __device__ explicit SumOf(float*) {}
+  __device__ float& at(int n, int e) { return o[n][e]; }
+};
+
+template <Config C>
+struct Sum : SumOf<C, C.sum_in_registers> {
+  using Base = SumOf<C, C.sum_in_registers>;
+  using Base::at, Base::kElements;
+  tile::RowState rows = tile::empty_rows();
+
+  __device__ explicit Sum(float* memory) : Base(memory) {
     for_each([&](int n, int e) { at(n, e) = 0.0f; });
   }
-  static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
-  __device__ float& at(int n, int e) const { return shared[(kElements * n + e) * C.consumers()]; }
   template <class F>
   __device__ static void for_each(const F& f) {
 #pragma unroll
@@ -88,11 +105,11 @@ __device__ inline void store_partial(const ServingParams& d, int slot, const til
 }
 
 // What a row's keys come to; writes lse. kOptions: there may be results over other keys, and the row max may
-// be of another unit (tile::MaskedFactor), as `more` leaves it.
+// be of another unit (tile::MaskedFactor), unless `usual`.
 template <bool kOptions, class T>
 __device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T>& view, tile::RowIndex at,
-                                          tile::SoftmaxState state, bool few, bool writes_lse) {
-  if (kOptions && !few)
+                                          tile::SoftmaxState state, bool usual, bool writes_lse) {
+  if (kOptions && !usual)
     state.row_max = tile::usual_row_max(tile::MaskedFactor{p.units.factor}, state.row_max);
   const tile::RowEnd<T> end(p, view, at, state, kOptions);
   if (writes_lse)
@@ -102,9 +119,11 @@ __device__ inline tile::RowEnd<T> end_row(const Params& p, const tile::AnyView<T
 }
 
 // Rows that hold NaN although their sums do not, again: see tile/careful.hpp.
-template <class T>
+template <Config C, class T>
 __device__ inline void compute_carefully(const Params* p, int batch, int pack_index, int row) {
-  tile::careful_row<T, false, true>(*p, batch, pack_index, row);
+#pragma unroll 1
+  for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns)
+    tile::careful_row<T, false, true>(*p, batch, pack_index, row, column);
 }
 
 // Columns d and d + 1 of a row, in pairs throughout.
@@ -129,10 +148,11 @@ __device__ inline unsigned write_rows(const Params& p, const tile::AnyView<T>& v
     const int row = first_row + spot.row() + 8 * r;
     if (row >= view.rows) continue;
     const tile::RowIndex at = view.index(row);
-    const tile::RowEnd<T> end = end_row<kOptions>(p, view, at, all.rows.of(r), C.few, spot.first_column());
+    const tile::RowEnd<T> end =
+        end_row<kOptions>(p, view, at, all.rows.of(r), C.keys_apart(), spot.first_column());
     const tile::OutputRow<T> out(p, view, at);
     float check = 0.0f;
-#pragma unroll(kOptions ? 1 : C.columns() / 8)
+#pragma unroll(kOptions && !C.sum_in_registers ? 1 : C.columns() / 8)
     for (int n = 0; n < C.columns() / 8; ++n) {
       const int column = spot.column() + 8 * n;
       float x[2] = {all.at(n, 2 * r), all.at(n, 2 * r + 1)};

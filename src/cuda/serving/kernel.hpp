@@ -1,7 +1,7 @@
 // Attention for few rows over many keys, where reading K and V is what takes time. Persistent blocks take
 // equal stretches of the line of pieces (pieces.hpp). One warp of a block is the producer (producer.hpp),
 // which streams what it has of a sequence through a ring of shared memory, a tile of 64 keys after the other;
-// the others are consumers (few.hpp, more.hpp):
+// the others are consumers (few.hpp, more.hpp, latent.hpp):
 //
 //   producer    | K0 V0 | K1 V1 | K2 V2 | ...  wait for empty slots only, on to the next sequence
 //   consumers   | S0, P0, O += P0 V0 | S1, ...
@@ -14,6 +14,7 @@
 //           who comes last merges them (merge.hpp)
 #pragma once
 
+#include "cuda/serving/latent.hpp"
 #include "cuda/serving/merge.hpp"
 #include "cuda/serving/more.hpp"
 #include "cuda/serving/producer.hpp"
@@ -51,10 +52,10 @@ struct Consumer {
       for (; t < end; ++t, ++count) {
         shared.wait_full(count);
         const bool stored = body.step(task, t, count);
-        if (kFew && t + 1 == end) continue;  // its slot is needed for the piece's end
+        if (C.keys_apart() && t + 1 == end) continue;  // its slot is needed for the piece's end
         release(count, stored);
       }
-      if constexpr (kFew) {
+      if constexpr (C.keys_apart()) {
         Output<C> out;
         body.end_piece(out, count - 1, some);
         if (some) release(count - 1, true);
@@ -111,12 +112,15 @@ struct Consumer {
     }
     for (int row = first; suspects != 0; row += step, suspects >>= 1)
       if ((suspects & 1u) != 0)
-        compute_carefully<T>(&d.problem, task.batch, task.pack_index, task.first_row + row);
+        compute_carefully<C, T>(&d.problem, task.batch, task.pack_index, task.first_row + row);
   }
 
   __device__ void attend(const Task& task, int n) {
     Left left;
-    if constexpr (!kFew) {
+    if constexpr (C.latent) {
+      Latent<C, T, kOptions> body{d, shared};
+      left = attend(body, task);
+    } else if constexpr (!kFew) {
       More<C, T, kOptions> body{d, shared};
       left = attend(body, task);
     } else if (C.rows == 8 || task.rows - task.first_row <= 8) {
