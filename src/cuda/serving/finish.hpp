@@ -39,6 +39,7 @@ __device__ inline tile::MergeFactors merge_state(tile::SoftmaxState& into, const
 template <Config C, bool kRegisters>
 struct SumOf {
   static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
+  tile::RowState rows = tile::empty_rows();
   float* shared;
 
   __device__ explicit SumOf(float* memory) : shared(memory + threadIdx.x) {}
@@ -47,6 +48,7 @@ struct SumOf {
 template <Config C>
 struct SumOf<C, true> {
   static constexpr int kElements = 2 * C.thread_rows();
+  tile::RowState rows = tile::empty_rows();
   Output<C> o;
 
   __device__ explicit SumOf(float*) {}
@@ -56,8 +58,7 @@ struct SumOf<C, true> {
 template <Config C>
 struct Sum : SumOf<C, C.sum_in_registers> {
   using Base = SumOf<C, C.sum_in_registers>;
-  using Base::at, Base::kElements;
-  tile::RowState rows = tile::empty_rows();
+  using Base::at, Base::kElements, Base::rows;
 
   __device__ explicit Sum(float* memory) : Base(memory) {
     for_each([&](int n, int e) { at(n, e) = 0.0f; });

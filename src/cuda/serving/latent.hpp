@@ -34,7 +34,7 @@ struct Latent {
   __device__ static int warp() { return thread<C>() / 32; }
 
   __device__ void enter(const Task& task) {
-    load_query_rows<T, kOptions, 64>(q, d, task, task.first_row + lane() / 4, 16 * warp() + 2 * (lane() % 4));
+    load_query_rows<T, kOptions, 64>(q, d, task, lane() / 4, 16 * warp() + 2 * (lane() % 4));
   }
   __device__ void start_piece() {
     rows = tile::empty_rows();

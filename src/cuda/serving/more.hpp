@@ -99,7 +99,7 @@ struct More {
   __device__ static int row() { return 16 * warp() + lane() / 4; }
 
   __device__ void enter(const Task& task) {
-    load_query_rows<T, kOptions>(q, d, task, task.first_row + row(), 2 * (lane() % 4));
+    load_query_rows<T, kOptions>(q, d, task, row(), 2 * (lane() % 4));
   }
   __device__ void start_piece() {
     rows = tile::empty_rows();

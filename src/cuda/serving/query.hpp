@@ -33,15 +33,15 @@ __device__ inline void load_query(unsigned (&q)[kSteps][2], const T* row, int di
       }
     }
 }
-// The same of packed row `row` and the one 8 behind it: a product's first operand.
+// The same of the tile's row `row` and the one 8 behind it: a product's first operand.
 template <class T, bool kAnyRows, int kApart = 16, int kSteps>
 __device__ inline void load_query_rows(unsigned (&q)[kSteps][4], const ServingParams& d, const Task& task,
                                        int row, int column) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     unsigned words[kSteps][2];
-    load_query<T, kAnyRows, kApart>(words, query_row<T>(d.problem, task, row + 8 * r), d.problem.sizes.dim,
-                                    column, d.query_pairs != 0);
+    load_query<T, kAnyRows, kApart>(words, query_row<T>(d.problem, task, row + task.first_row + 8 * r),
+                                    d.problem.sizes.dim, column, d.query_pairs != 0);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) q[k][r] = words[k][0], q[k][2 + r] = words[k][1];
   }
