@@ -56,8 +56,15 @@ struct Shape {
   tessera_mask mask = {TESSERA_ALIGN_NONE, 0, TESSERA_UNBOUNDED, TESSERA_UNBOUNDED, TESSERA_TENSOR_NONE};
   float softcap = 0;
   tessera_dtype cache = 0;  // of keys and values, if not the query's
+  bool latent = false;      // values are the first columns of keys
 
   tessera_dtype cache_dtype() const { return cache != 0 ? cache : dtype; }
+  tessera_tensor value_of(Memory& key, Memory& value) const {
+    if (!latent) return value.tensor();
+    tessera_tensor t = key.tensor();
+    t.shape[3] = value_dim;
+    return t;
+  }
 };
 
 // One sequence: query [1, heads, rows, dim], key and value [1, kv_heads, keys, ...].
@@ -111,7 +118,7 @@ inline Bits alone(const Shape& s, std::vector<Sequence>& batch, const tessera_de
     tessera_attention p = common(s);
     p.query = each.query.tensor();
     p.key = each.key.tensor();
-    p.value = each.value.tensor();
+    p.value = s.value_of(each.key, each.value);
     p.output = output.tensor();
     p.lse = lse.without_columns();
     EXPECT_EQ(cases::attend_with_library(p, device), "");
@@ -160,7 +167,7 @@ class Together {
     problem.lse = lse.without_columns();
     problem.query_offsets = whole_numbers(offsets_);
     problem.key = key_.tensor();
-    problem.value = value_.tensor();
+    problem.value = s.value_of(key_, value_);
   }
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;

@@ -41,8 +41,9 @@ class RecentCalls {
     std::array<std::uint64_t, kAddresses> checked{};
   };
 
-  // All that a plan depends on: of an address, whether there is one and how it is aligned. The structs have
-  // no padding; shapes past a tensor's rank may differ, and then the call is a new one.
+  // All that a plan depends on: of an address, whether there is one and how it is aligned; and whether values
+  // lie in keys, for which there are kernels of their own. The structs have no padding; shapes past a
+  // tensor's rank may differ, and then the call is a new one.
   struct Key {
     tessera_attention attention;
     tessera_device device;
@@ -51,11 +52,13 @@ class RecentCalls {
     Key() = default;
     explicit Key(const Request& request)
         : attention(request.attention), device(request.device), state(request.state) {
+      const bool values_in_keys = attention.value.data == attention.key.data && attention.key.data != nullptr;
+      constexpr std::uintptr_t kAlignment = 16;  // no kernel asks for more
       core::for_each_tensor(attention, [](const core::TensorField&, tessera_tensor& t) {
-        constexpr std::uintptr_t kAlignment = 16;  // no kernel asks for more
         const std::uintptr_t there = t.data == nullptr ? 0 : kAlignment;
         t.data = reinterpret_cast<void*>(there + reinterpret_cast<std::uintptr_t>(t.data) % kAlignment);
       });
+      if (values_in_keys) attention.value.data = static_cast<char*>(attention.value.data) + kAlignment;
       if (device.kind == TESSERA_CUDA) device.stream = nullptr;
       device.workspace = nullptr;
       device.kernel = nullptr;  // the caller's string may change behind its pointer: its text is compared

@@ -123,16 +123,15 @@ struct OnDevice {
   }
 };
 
+struct Lengths {
+  std::int64_t rows, keys;
+};
+
 // Entries whose pieces make several chains, for up to 8 packed rows and for more: alone, where every piece
 // has a block of its own, shared by a few blocks, and so many that blocks have whole ones.
-TEST(ServingChains, GiveTheBitsOfTheEntryAlone) {
-  SKIP_WITHOUT_GPU();
-  const Shape s{2, 1, 64, 64, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0};
+void expect_chains_give_the_bits_of_the_entry_alone(const Shape& s, const Lengths (&lengths)[4]) {
   std::vector<Sequence> batch;
-  batch.emplace_back(s, 1, 4500, 1);
-  batch.emplace_back(s, 20, 1400, 2);
-  batch.emplace_back(s, 1, 300, 3);
-  batch.emplace_back(s, 12, 2600, 4);
+  for (unsigned n = 0; n < 4; ++n) batch.emplace_back(s, lengths[n].rows, lengths[n].keys, n + 1);
   Bits expected;
   for (std::size_t n = 0; n < batch.size(); ++n)
     expected.push_back(Together(s, batch, {{n}}).run(gpu_device())[0]);
@@ -156,6 +155,17 @@ TEST(ServingChains, GiveTheBitsOfTheEntryAlone) {
   expect_same({many, 0});
   std::replace(many.begin(), many.end(), 0, 3);
   expect_same({many, 0});
+}
+TEST(ServingChains, GiveTheBitsOfTheEntryAlone) {
+  SKIP_WITHOUT_GPU();
+  expect_chains_give_the_bits_of_the_entry_alone({2, 1, 64, 64, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0},
+                                                 {{1, 4500}, {20, 1400}, {1, 300}, {12, 2600}});
+}
+TEST(ServingChains, OfLatentAttentionGiveTheBitsOfTheEntryAlone) {
+  SKIP_WITHOUT_GPU();
+  expect_chains_give_the_bits_of_the_entry_alone(
+      {8, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, true},
+      {{1, 1300}, {3, 1100}, {1, 300}, {2, 1200}});
 }
 
 // Captured when every entry was empty, a graph serves every batch of its size: whatever changes from step to
@@ -223,6 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
                           {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3}},
                     Named{"d64_i8_window", {12, 1, 64, 64, TESSERA_F16, mask_of(37), 0, TESSERA_I8}},
                     Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
+                    Named{"latent", {4, 1, 576, 512, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0, true}},
+                    Named{"latent_window", {2, 1, 576, 512, TESSERA_BF16, mask_of(37), 20, true}},
                     Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
     [](const auto& param) { return std::string(param.param.name); });
 

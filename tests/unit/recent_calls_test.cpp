@@ -85,6 +85,25 @@ TEST(RecentCalls, OtherAddressesHaveTheSamePlanOtherAlignmentsHaveNot) {
   EXPECT_EQ(find(recent, none), nullptr);
 }
 
+// Kernels that read each key once, as its value too, are not for values of their own.
+TEST(RecentCalls, ValuesInKeysAreAnotherCall) {
+  RecentCalls recent;
+  Request inside = request(0x1000000);
+  inside.attention.value.data = inside.attention.key.data;
+  const auto moved = [&](std::uintptr_t bytes) {
+    Request r = inside;
+    r.attention.key.data = r.attention.value.data = static_cast<char*>(inside.attention.key.data) + bytes;
+    return r;
+  };
+  keep(recent, request(0x1000000), 3);
+  EXPECT_EQ(find(recent, inside), nullptr);
+  keep(recent, inside, 4);
+  EXPECT_EQ(items(recent, inside), 4);
+  EXPECT_EQ(items(recent, request(0x1000000)), 3);
+  EXPECT_EQ(items(recent, moved(0x10000)), 4);
+  EXPECT_EQ(find(recent, moved(8)), nullptr);  // of another alignment
+}
+
 TEST(RecentCalls, LooksAtTheKernelsNameAndNotOnlyWhereItStands) {
   RecentCalls recent;
   char name[] = "sm90";

@@ -22,7 +22,8 @@ namespace tessera::cuda::serving {
 namespace {
 
 constexpr std::size_t kDims = std::size(kHeadDims);
-constexpr int kMostDim = kHeadDims[kDims - 1].dim;
+constexpr HeadDims kLatent = kHeadDims[kDims - 1], kMost = kHeadDims[kDims - 2];
+static_assert(is_latent(kLatent.dim) && !is_latent(kMost.dim));
 
 // One Functions per row of kHeadDims.
 template <Element kElement, std::size_t... I>
@@ -40,6 +41,32 @@ std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
   std::size_t row = 0;
   while (row + 1 < kDims && (dim > kHeadDims[row].dim || value_dim > kHeadDims[row].value_dim)) ++row;
   return row;
+}
+
+// Every row of V is the first elements of the same row of K. A stride along a dimension of one element is
+// never used.
+bool values_in_keys(const core::Problem& p) {
+  const core::Tensor4 &key = p.kv.key, &value = p.kv.value;
+  const bool paged = static_cast<bool>(p.kv.pages);
+  const auto alike = [](std::int64_t extent, std::int64_t x, std::int64_t y) {
+    return extent <= 1 || x == y;
+  };
+  return value.data == key.data && p.kv.value_column_stride == 1 && p.value_dim <= p.dim &&
+         alike(paged ? p.kv.pages.count : p.batch, key.batch_stride, value.batch_stride) &&
+         alike(p.kv_heads, key.head_stride, value.head_stride) &&
+         alike(paged ? p.kv.pages.rows : p.keys, key.row_stride, value.row_stride);
+}
+
+// Of head dims beyond the usual ones, those whose values lie in their keys.
+core::Status takes_dims(const core::Problem& p) {
+  if ((p.dim <= kMost.dim && p.value_dim <= kMost.value_dim) ||
+      (p.dim <= kLatent.dim && p.value_dim <= kLatent.value_dim && values_in_keys(p)))
+    return {};
+  return core::unsupported(
+      fmt::format("dim is {} and value dim {}; up to {} is accepted, and up to {} and {} where value.data is "
+                  "key.data with "
+                  "its strides",
+                  p.dim, p.value_dim, kMost.dim, kLatent.dim, kLatent.value_dim));
 }
 
 std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group(); }
@@ -149,13 +176,13 @@ Work work_of(const core::Problem& p, const Config& c, const Route& route, int sm
   w.entry_sequences = p.query_offsets ? p.kv_heads : p.kv_heads * row_tiles;
   w.tiles = tiles_of(p);
   w.most_pieces =
-      share_of_pieces(c.few ? kMostPieces : kMostLargePieces, static_cast<int>(w.entry_sequences));
+      share_of_pieces(c.large_ends() ? kMostLargePieces : kMostPieces, static_cast<int>(w.entry_sequences));
   w.pieces = cut(w.tiles, w.most_pieces).pieces;
   constexpr std::int64_t kMostLine = std::numeric_limits<int>::max() / 4;
   while (w.sequences * (longest_sequence(w.tiles) >> w.coarse) > kMostLine) ++w.coarse;
   w.alike = !p.query_offsets && !p.kv.offsets && p.kv.lengths == nullptr && p.queries > 0;
   w.blocks = blocks_of(std::int64_t{sms} * c.min_blocks, w.sequences, w.pieces);
-  w.chain_shift = c.few ? kChainShift : kLargeChainShift;
+  w.chain_shift = c.large_ends() ? kLargeChainShift : kChainShift;
   w.leaves = w.most_pieces > 1 << w.chain_shift ||
              !(w.pieces == 1 || w.blocks == 1 || (w.alike && w.sequences % w.blocks == 0));
   return w;
@@ -205,7 +232,7 @@ ServingParams params_of(const core::Problem& p, const Choice& choice, const Rout
   d.least_rows = route.least_rows;
   d.most_rows = route.most_rows;
   d.others_at = route.others_at;
-  d.few = c.few ? 1 : 0;
+  d.few = c.large_ends() ? 0 : 1;
   d.clears = p.query_offsets && route.clears ? 1 : 0;
   d.whole_chunks = keys_of_16_bytes(p) ? 1 : 0;
   d.query_pairs = query_in_pairs(p) ? 1 : 0;
@@ -296,7 +323,8 @@ core::Estimate estimate(const core::Problem& p, const core::Device& device) {
   const double pairs = static_cast<double>(p.batch * p.kv_heads) *
                        visited_keys(p, choice.config.rows / std::max<std::int64_t>(p.group(), 1));
   const double dims = static_cast<double>(p.dim + p.value_dim), tiles = static_cast<double>(choice.row_tiles);
-  const double bytes = pairs * dims * static_cast<double>(core::dtype_size(p.kv.dtype)) * tiles;
+  const double read = choice.config.latent ? static_cast<double>(p.dim) : dims;
+  const double bytes = pairs * read * static_cast<double>(core::dtype_size(p.kv.dtype)) * tiles;
   const double flops = pairs * dims * 2 * choice.config.rows * tiles;
   const bool tma = gpu.arch >= 90 && box_shift(p) > 0 && !scales_differ(p) && !takes_options(choice.variant);
   const double reading = bytes / (tma ? kTmaBytesPerUs : kBytesPerUs);
@@ -381,8 +409,8 @@ std::string words(const core::Sizes& p, const Launched& launched) {
   const Config& c = launched.choice.config;
   if (c.dim == 0) return prompts;
   return fmt::format(
-      "blocks of {} rows, {} keys at a time; {} blocks share up to {} pieces of keys a head{}{}{}{}", c.rows,
-      c.keys, launched.blocks, launched.pieces,
+      "blocks of {} rows, {} keys at a time{}; {} blocks share up to {} pieces of keys a head{}{}{}{}",
+      c.rows, c.keys, c.latent ? ", which hold their values" : "", launched.blocks, launched.pieces,
       p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
       padding_words(p, c.dim, c.value_dim), prompts.empty() ? "" : "; ", prompts);
 }
@@ -415,7 +443,7 @@ core::Kernel production_row() {
   row.name = "serving";
   row.summary =
       "production: ragged batches, pages, priors, any output; keys cut into pieces; f16 and bf16, head dims "
-      "to 256";
+      "to 256, to 576 where values lie in keys";
   row.supports = takes;
   row.budget = {255, 227 * 1024, 152};  // of head dim 192 with options, stores and loads
   row.symbol = "serving::attend<";

@@ -6,6 +6,9 @@
 //          are merged through shared memory.
 //   more   up to 64. Each warp has 16 rows of its own, and all keys and columns; on Hopper the four warps
 //          multiply together, by wgmma: with 64 rows mma.sync would take as long as reading K and V does.
+//   latent the last row of head dims, for values that lie in keys: 16 rows a tile, however many there are.
+//   Four
+//          warps share them: each has a quarter of the dimensions, then of the values' columns (latent.hpp).
 //
 // Both with and without options: what changes scores one by one, and results over other keys, are code that
 // the others would have to jump over.
@@ -28,7 +31,9 @@ TESSERA_CONSTEXPR Variant variant_of(bool few, bool options) {
              : (options ? Variant::more_options : Variant::more);
 }
 
-inline constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
+// The last row is for values that are the first columns of their keys, and only for those.
+inline constexpr HeadDims kHeadDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}, {576, 512}};
+TESSERA_CONSTEXPR bool is_latent(int dim) { return dim > 256; }
 TESSERA_CONSTEXPR bool has_more(int dim) { return dim <= 192; }
 
 inline constexpr int kProducerWarps = 2;  // one where TMA copies
@@ -41,27 +46,35 @@ struct Config {
   int stages;      // tiles in shared memory
   int min_blocks;  // an SM
   bool wgmma;
-  int element_bytes;  // of K and V: 2, or 1 where they are codes
+  bool latent;            // a tile of V is the tile of K
+  bool sum_in_registers;  // of a sequence's pieces so far
+  int element_bytes;      // of K and V: 2, or 1 where they are codes
 
   TESSERA_CONSTEXPR int thread_rows() const { return few ? rows / 8 : 2; }  // when a piece has ended
-  TESSERA_CONSTEXPR int warps() const { return few ? keys / 16 : 4; }       // that multiply
-  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }          // threads
+  TESSERA_CONSTEXPR bool keys_apart() const { return few && !latent; }      // each warp has keys of its own
+  TESSERA_CONSTEXPR bool large_ends() const { return !few || latent; }      // pieces leave much behind
+  TESSERA_CONSTEXPR int warps() const { return keys_apart() ? keys / 16 : 4; }  // that multiply
+  TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }              // threads
   TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
   // Of V's columns, those that a warp has when a piece has ended.
   TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
   // What the row max of a piece is: an exponent of 2; else of the unit that scores are kept in.
-  TESSERA_CONSTEXPR bool exponents() const { return few || coded(); }
+  TESSERA_CONSTEXPR bool exponents() const { return keys_apart() || coded(); }
   TESSERA_CONSTEXPR int merge_rows() const { return few ? 1 : 4; }  // of a warp, at once
   TESSERA_CONSTEXPR bool coded() const { return element_bytes == 1; }
   TESSERA_CONSTEXPR int chunk() const { return 16 / element_bytes; }  // elements of 16 bytes
   TESSERA_CONSTEXPR int block() const { return 8 * chunk(); }         // columns of 128 bytes
   TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * element_bytes; }
-  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + value_dim) * element_bytes; }
-  TESSERA_CONSTEXPR int sum_bytes() const { return rows * value_dim * 4; }
+  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + (latent ? 0 : value_dim)) * element_bytes; }
+  TESSERA_CONSTEXPR int sum_bytes() const { return sum_in_registers ? 0 : rows * value_dim * 4; }
+  // What warps tell each other of a tile's scores, and of the next one's.
+  TESSERA_CONSTEXPR int scores_bytes() const { return latent ? 2 * warps() * rows * keys * 4 : 0; }
+  // Scales of the ring's keys and values.
+  TESSERA_CONSTEXPR int scales_bytes() const { return coded() ? stages * keys * 8 : 0; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return stages * slot_bytes() + sum_bytes() + 1536 + warps() * (128 + 512 * merge_rows()) +
-           (coded() ? stages * keys * 8 : 0);
+    return stages * slot_bytes() + sum_bytes() + scores_bytes() + scales_bytes() + 1536 +
+           warps() * (128 + 512 * merge_rows());
   }
 };
 
@@ -77,19 +90,21 @@ TESSERA_CONSTEXPR Config with_stages(Config c, bool hopper) {
 
 TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant variant) {
   const bool hopper = arch >= 90;  // 227 KB of shared memory; what runs sm_80's or sm_89's code may have 99
-  const bool few = is_few(variant);
+  const bool few = is_few(variant), latent = is_latent(dim);
   Config c{.dim = dim,
            .value_dim = value_dim,
            .few = few,
            // Past head dim 192 there are registers for 8 rows alone; and by wgmma 64 rows take no longer than
            // 16 by mma.sync.
-           .rows = !few                  ? 64
-                   : hopper || dim > 192 ? 8
-                                         : 16,
+           .rows = !few                               ? 64
+                   : !latent && (hopper || dim > 192) ? 8
+                                                      : 16,
            .keys = hopper || (few && dim <= 128) ? 64 : 32,
            .stages = 0,
            .min_blocks = hopper && few && dim <= 128 ? 2 : 1,
            .wgmma = hopper && !few,
+           .latent = latent,
+           .sum_in_registers = latent && !hopper,  // where shared memory has no room for it
            .element_bytes = 2};
   return with_stages(c, hopper);
 }
@@ -113,6 +128,8 @@ TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, Code
                  .stages = 0,
                  .min_blocks = hopper && variant == CodedVariant::few && dim <= 128 ? 2 : 1,
                  .wgmma = false,
+                 .latent = false,
+                 .sum_in_registers = false,
                  .element_bytes = 1};
   return with_stages(c, hopper);
 }

@@ -14,11 +14,9 @@ template <Config C>
 struct Spot {
   int lane, warp;
 
-  __device__ Spot() : lane(static_cast<int>(threadIdx.x) % 32), warp(static_cast<int>(threadIdx.x) / 32) {}
-  __device__ int row() const {
-    return (C.few ? 0 : 16 * warp) + lane / 4;
-  }  // Its first column, and how far behind it its n-th pair is: of eight columns it has two, or, where
-     // products
+  __device__ Spot() : lane(thread<C>() % 32), warp(thread<C>() / 32) {}
+  __device__ int row() const { return (C.few ? 0 : 16 * warp) + lane / 4; }
+  // Its first column, and how far behind it its n-th pair is: of eight columns it has two, or, where products
   // are of codes, of 16 four.
   static constexpr bool kFours = C.coded() && !C.few;
   __device__ int column() const { return (C.few ? warp * C.columns() : 0) + (kFours ? 4 : 2) * (lane % 4); }
@@ -40,17 +38,35 @@ __device__ inline tile::MergeFactors merge_state(tile::SoftmaxState& into, const
   return f;
 }
 
-// The pieces of a sequence so far. O is in shared memory, where each thread has its own words.
-template <Config C>
-struct Sum {
+// O of the pieces of a sequence so far: in shared memory, where each thread has its own words, or in
+// registers.
+template <Config C, bool kRegisters>
+struct SumOf {
+  static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
   tile::RowState rows = tile::empty_rows();
   float* shared;
 
-  __device__ explicit Sum(float* memory) : shared(memory + threadIdx.x) {
+  __device__ explicit SumOf(float* memory) : shared(memory + threadIdx.x) {}
+  __device__ float& at(int n, int e) const { return shared[(kElements * n + e) * C.consumers()]; }
+};
+template <Config C>
+struct SumOf<C, true> {
+  static constexpr int kElements = 2 * C.thread_rows();
+  tile::RowState rows = tile::empty_rows();
+  Output<C> o;
+
+  __device__ explicit SumOf(float*) {}
+  __device__ float& at(int n, int e) { return o[n][e]; }
+};
+
+template <Config C>
+struct Sum : SumOf<C, C.sum_in_registers> {
+  using Base = SumOf<C, C.sum_in_registers>;
+  using Base::at, Base::kElements, Base::rows;
+
+  __device__ explicit Sum(float* memory) : Base(memory) {
     for_each([&](int n, int e) { at(n, e) = 0.0f; });
   }
-  static constexpr int kElements = 2 * C.thread_rows();  // of 8 columns
-  __device__ float& at(int n, int e) const { return shared[(kElements * n + e) * C.consumers()]; }
   template <class F>
   __device__ static void for_each(const F& f) {
 #pragma unroll
@@ -152,7 +168,7 @@ __device__ inline unsigned write_rows(const ServingParams& d, const tile::AnyVie
         end_row<kOptions>(p, view, at, all.rows.of(r), C.exponents(), spot.first_column());
     const tile::OutputRow<T> out(p, view, at);
     float check = 0.0f;
-#pragma unroll(kOptions ? 1 : C.columns() / 8)
+#pragma unroll(kOptions && !C.sum_in_registers ? 1 : C.columns() / 8)
     for (int n = 0; n < C.columns() / 8; ++n) {
       const int column = spot.column() + Spot<C>::behind(n);
       float x[2] = {all.at(n, 2 * r), all.at(n, 2 * r + 1)};

@@ -1,7 +1,7 @@
 // Attention for few rows over many keys, where reading K and V is what takes time. Persistent blocks take
 // equal stretches of the line of pieces (pieces.hpp). One warp of a block is the producer (producer.hpp),
 // which streams what it has of a sequence through a ring of shared memory, a tile of 64 keys after the other;
-// the others are consumers (few.hpp, more.hpp):
+// the others are consumers (few.hpp, more.hpp, latent.hpp):
 //
 //   producer    | K0 V0 | K1 V1 | K2 V2 | ...  wait for empty slots only, on to the next sequence
 //   consumers   | S0, P0, O += P0 V0 | S1, ...
@@ -14,6 +14,7 @@
 //           who comes last merges them (merge.hpp)
 #pragma once
 
+#include "cuda/serving/latent.hpp"
 #include "cuda/serving/merge.hpp"
 #include "cuda/serving/more.hpp"
 #include "cuda/serving/producer.hpp"
@@ -29,10 +30,13 @@ struct Wide {
   template <int kHalves>
   using FewBody = Few<C, T, kOptions, kHalves>;
   using MoreBody = More<C, T, kOptions>;
+  using LatentBody = Latent<C, T, kOptions>;
 
   // Rows that came out NaN, again: see tile/careful.hpp.
   __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
-    tile::careful_row<T, false, true>(d->problem, batch, pack_index, row);
+#pragma unroll 1
+    for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns)
+      tile::careful_row<T, false, true>(d->problem, batch, pack_index, row, column);
   }
 };
 
@@ -66,10 +70,10 @@ struct Consumer {
       for (; t < end; ++t, ++count) {
         shared.wait_full(count);
         const bool stored = body.step(task, t, count);
-        if (kFew && t + 1 == end) continue;  // its slot is needed for the piece's end
+        if (C.keys_apart() && t + 1 == end) continue;  // its slot is needed for the piece's end
         release(count, stored);
       }
-      if constexpr (kFew) {
+      if constexpr (C.keys_apart()) {
         Output<C> out;
         body.end_piece(out, count - 1, some);
         if (some) release(count - 1, true);
@@ -131,7 +135,10 @@ struct Consumer {
 
   __device__ void attend(const Task& task, int n) {
     Left left;
-    if constexpr (!kFew) {
+    if constexpr (C.latent) {
+      typename Kind::LatentBody body{d, shared};
+      left = attend(body, task);
+    } else if constexpr (!kFew) {
       typename Kind::MoreBody body{d, shared};
       left = attend(body, task);
     } else if constexpr (C.coded() && C.rows > 8) {  // whose entries have more

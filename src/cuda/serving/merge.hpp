@@ -58,7 +58,9 @@ template <Config C, class T, bool kOptions>
 struct Merger {
   static constexpr unsigned kAll = 0xffffffffu;
   static constexpr int kColumns = C.value_dim / 32;  // of a lane
-  static constexpr int kAtOnce = 4;                  // slots, where they go to registers
+  static constexpr int kAtOnce = kColumns <= 8        ? 4
+                                 : C.sum_in_registers ? 1
+                                                      : 2;  // slots, where they go to registers
   static constexpr int kRowsAtOnce = C.merge_rows();
 
   const ServingParams& d;
@@ -67,8 +69,8 @@ struct Merger {
   bool ring_is_free;
   const Slots slots{d, shared.line, task};
 
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int lane() { return thread<C>() % 32; }
+  __device__ static int warp() { return thread<C>() / 32; }
   __device__ float* slot(int n) const { return d.partials + n * slot_floats(d.slot_rows, C.value_dim); }
 
   // By the block, which has stored `more` of `all`: whether it comes last.
@@ -168,7 +170,7 @@ struct Merger {
     for (int j = 0; j < kRowsAtOnce; ++j) prepare(rows, j, own[j]);
     ptx::wait_copies<0>();
     __syncwarp();
-#pragma unroll(C.few ? 8 : 2)
+#pragma unroll(C.keys_apart() ? 8 : 2)
     for (int n = 0; n < count; ++n)
 #pragma unroll
       for (int j = 0; j < kRowsAtOnce; ++j) {

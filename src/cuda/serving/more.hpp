@@ -28,14 +28,15 @@ struct WarpProducts {
       }
     }
   }
-  __device__ static void value(tile::Accumulator<C.value_dim>& o, const unsigned (&probs)[C.keys / 16][4],
-                               unsigned tile) {
-    const tile::FragmentIndex b = tile::ldmatrix_b_transposed(lane());
+  // Of the columns from chunk `from` on.
+  __device__ static void value(Output<C>& o, const unsigned (&probs)[C.keys / 16][4], unsigned tile,
+                               int from = 0) {
+    const tile::FragmentIndex b = tile::ldmatrix_b_transposed(thread<C>() % 32);
 #pragma unroll
     for (int g = 0; g < C.keys / 16; ++g) {
-      const unsigned first = tile + chunk_at<C>(16 * g + b.row, b.column);
+      const unsigned first = tile + chunk_at<C>(16 * g + b.row, b.column + from);
 #pragma unroll
-      for (int n = 0; n < C.value_dim / 16; ++n) {
+      for (int n = 0; n < C.columns() / 16; ++n) {
         unsigned values[4];
         ptx::load_matrix_x4_transposed(values, step_at<C>(first, n));
         ptx::mma_f32<T>(o[2 * n], probs[g], values[0], values[1]);
@@ -98,14 +99,7 @@ struct More {
   __device__ static int row() { return 16 * warp() + lane() / 4; }
 
   __device__ void enter(const Task& task) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      unsigned words[C.dim / 16][2];
-      load_query<T, kOptions>(words, query_row<T>(d.problem, task, task.first_row + row() + 8 * r),
-                              d.problem.sizes.dim, 2 * (lane() % 4), d.query_pairs != 0);
-#pragma unroll
-      for (int k = 0; k < C.dim / 16; ++k) q[k][r] = words[k][0], q[k][2 + r] = words[k][1];
-    }
+    load_query_rows<T, kOptions>(q, d, task, row(), 2 * (lane() % 4));
   }
   __device__ void start_piece() {
     rows = tile::empty_rows();

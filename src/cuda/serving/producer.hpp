@@ -48,7 +48,8 @@ struct Producer {
   }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  static constexpr int kKeyBlocks = C.dim / C.block(), kBlocks = kKeyBlocks + C.value_dim / C.block();
+  static constexpr int kKeyBlocks = C.dim / C.block(),
+                       kBlocks = kKeyBlocks + (C.latent ? 0 : C.value_dim / C.block());
 
   // A box of a task's tiles.
   struct Box {
@@ -87,6 +88,13 @@ struct Producer {
       f(end - begin, key % C.keys, mine, mine.block < kBlocks && box >= begin && box < end);
     }
   }
+  // f(block): of the lane's box, and of a second one where a tile may have more than 32.
+  template <class F>
+  __device__ void for_its_blocks(const Box& box, const F& f) const {
+    f(box.block);
+    if constexpr (kBlocks * (C.keys / 16) > 32)
+      if (const int next = box.block + (32 >> in_tile_bits(d)); next < kBlocks) f(next);
+  }
   __device__ const TensorMap* map_of(int block) const { return block >= kKeyBlocks ? &d.value : &d.key; }
   __device__ static int column_of(int block) {
     return C.block() * (block >= kKeyBlocks ? block - kKeyBlocks : block);
@@ -99,9 +107,11 @@ struct Producer {
       if (lane() == 0) full.expect(static_cast<unsigned>(boxes * (kBlocks * 128)) << d.box_shift);
       __syncwarp();
       if (seen)
-        ptx::tma_load(shared.key(count) + static_cast<unsigned>(box.block * (C.keys * 128) + key * 128),
-                      map_of(box.block), full.address(), column_of(box.block), box.row, box.head, box.outer,
-                      policy);
+        for_its_blocks(box, [&](int block) {
+          ptx::tma_load(shared.key(count) + static_cast<unsigned>(block * (C.keys * 128) + key * 128),
+                        map_of(block), full.address(), column_of(block), box.row, box.head, box.outer,
+                        policy);
+        });
       ++count;
     });
   }
@@ -109,7 +119,9 @@ struct Producer {
   __device__ void prefetch(const Task& task) const {
     for_each_tile(task, min(task.end, task.first + C.stages), [&](int, int, const Box& box, bool seen) {
       if (seen)
-        ptx::tma_prefetch(map_of(box.block), column_of(box.block), box.row, box.head, box.outer, policy);
+        for_its_blocks(box, [&](int block) {
+          ptx::tma_prefetch(map_of(block), column_of(block), box.row, box.head, box.outer, policy);
+        });
     });
   }
 #else
@@ -141,7 +153,8 @@ struct Producer {
 #pragma unroll
     for (int i = 0; i < C.keys / 32; ++i) rows[i] = where(s, t, 32 * i + lane());
   }
-  template <int kDim>
+  // kFrom: the first of kDim columns.
+  template <int kDim, int kFrom = 0>
   __device__ void copy(unsigned to, const Tensor& tensor, int head, int dim, const Rows& rows) {
     constexpr int kChunks = kDim / C.chunk();
     const Element* const first = static_cast<const Element*>(tensor.data) + head * tensor.strides.head;
@@ -150,7 +163,7 @@ struct Producer {
     for (int i = 0; i < C.keys / 32; ++i)
 #pragma unroll(kAnyRows ? 1 : 4)
       for (int n = lane(); n < 32 * kChunks; n += 32) {
-        const int row = n / kChunks, chunk = n % kChunks;
+        const int row = n / kChunks, chunk = kFrom / C.chunk() + n % kChunks;
         const Where at = {__shfl_sync(kAll, rows[i].outer, row), __shfl_sync(kAll, rows[i].row, row)};
         const bool there = at.row >= 0 && chunk * C.chunk() < dim;
         const Element* const from =
@@ -189,7 +202,14 @@ struct Producer {
       for (int i = 0; i < C.keys / 32; ++i) rows[i] = next[i];
       look_up(s, t + 1, next);
       shared.wait_empty(count);
-      if (value) {
+      if constexpr (C.latent) {  // half of the columns each
+        constexpr int kHalf = C.dim / 2;
+        if (value) {
+          copy<kHalf, kHalf>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
+        } else {
+          copy<kHalf>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
+        }
+      } else if (value) {
         copy<C.value_dim>(shared.value(count), p().kv.value, task.pack_index, p().sizes.value_dim, rows);
       } else {
         copy<C.dim>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);

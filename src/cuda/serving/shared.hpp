@@ -2,6 +2,7 @@
 // chunks of 16 bytes swizzled by the row's number), K of a tile before its V.
 #pragma once
 
+#include "cuda/ptx/registers.hpp"
 #include "cuda/serving/configs.hpp"
 #include "cuda/serving/run.hpp"
 #include "cuda/tile/ring.hpp"
@@ -23,12 +24,18 @@ template <Config C>
 struct TileScales<C, true> {
   alignas(16) float key[C.stages][C.keys], value[C.stages][C.keys];
 };
+// Of latent attention there are no registers to keep what can be worked out from it.
+template <Config C>
+__device__ inline int thread() {
+  return C.latent ? ptx::thread_x() : static_cast<int>(threadIdx.x);
+}
 
 template <Config C>
 struct Shared {
   alignas(1024) char ring[C.stages][C.slot_bytes()];
-  float sum[C.sum_bytes() / 4];  // O of a sequence's pieces so far, for which there are no registers
-  float2 state[C.warps()][16];   // row max and sum of each warp's keys
+  // O of a sequence's pieces so far, if there are no registers for it, and scores (latent.hpp).
+  float sum[(C.sum_bytes() + C.scores_bytes()) / 4];
+  float2 state[C.warps()][16];  // row max and sum of each warp's keys
   MergeStep steps[C.warps()][C.merge_rows()][kMostAtOnce];
   unsigned suspects[2][C.warps()];
   tile::Barrier full[C.stages], empty[C.stages];
@@ -61,7 +68,7 @@ struct Shared {
 
   // A tile's slot and the parity of its barriers' phase, counted through all of a block's tiles.
   __device__ unsigned key(unsigned n) const { return ptx::shared_address(ring[n % C.stages]); }
-  __device__ unsigned value(unsigned n) const { return key(n) + C.key_bytes(); }
+  __device__ unsigned value(unsigned n) const { return key(n) + (C.latent ? 0 : C.key_bytes()); }
   __device__ void wait_full(unsigned n) const { full[n % C.stages].wait(n / C.stages & 1); }
   __device__ void wait_empty(unsigned n) const { empty[n % C.stages].wait((n / C.stages & 1) ^ 1); }
   // By a whole warp, whose threads are done with the tile.
