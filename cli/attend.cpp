@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "cases/mirror.hpp"
 #include "cli/attend_check.hpp"
@@ -31,7 +32,7 @@ and lse, and may share one file.
 
 Shapes: query [batch, heads, queries, dim], key [batch, kv_heads, keys, dim], value [batch, kv_heads, keys,
 value_dim]; [heads, rows, dim] and [rows, dim] stand for one batch entry and one head. --layout bshd has the
-rows before the heads. The output has the rank and layout of the query; lse is [batch, heads, queries].
+rows before the heads; with --value-transposed the value is [batch, kv_heads, value_dim, keys] in either. The output has the rank and layout of the query; lse is [batch, heads, queries].
 Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it); of query, key and value, or of
 key and value alone, also float8_e4m3fn and float8_e5m2 (in .npy: bytes, with --dtype), and of key and value int8,
 each code times its scale.
@@ -80,16 +81,10 @@ void refuse_overwriting_inputs(const Flags& flags) {
   }
 }
 
-void stop_unless_ok(const core::Status& status) {
-  if (status.ok()) return;
-  const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                        : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
-                                                                : kExitUnavailable;
-  throw Stop(exit_code, status.message);
-}
-
-void stop_unless_ok(tessera_status code) {
-  if (code != TESSERA_OK) stop_unless_ok(core::Status{code, tessera_last_error()});
+core::Status attend_on(const tessera_attention& problem, const tessera_device& device) {
+  if (device.kind == TESSERA_CUDA) return cases::attend_on_gpu(problem, device);
+  const tessera_status code = tessera_attend(&problem, &device);
+  return {code, code == TESSERA_OK ? "" : tessera_last_error()};
 }
 
 Outcome compute(const AttendProblem& p, const tessera_device& device, const Flags& flags) {
@@ -100,10 +95,9 @@ Outcome compute(const AttendProblem& p, const tessera_device& device, const Flag
   const bool checked = flags.check || flags.check_all;
   if (checked && oracle::has_append(p.problem)) rest.emplace(p.problem);
   const auto start = std::chrono::steady_clock::now();
-  if (device.kind == TESSERA_CUDA)
-    stop_unless_ok(cases::attend_on_gpu(p.problem, device));
-  else
-    stop_unless_ok(tessera_attend(&p.problem, &device));
+  core::Status status = attend_on(p.problem, device);
+  status.message = naming_page(std::move(status.message), p);
+  stop_unless_ok(status);
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (checked)
     outcome.check =
@@ -252,6 +246,9 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--key-scales", flags->key_scales, "The same for a key of 8 bits"));
   file_name(verb->add_option("--value-scales", flags->value_scales,
                              "The same for the value, or [batch, heads, 1, dim]"));
+  verb->add_flag(
+      "--value-transposed", flags->value_transposed,
+      "The value, of 8 bits, is [batch, heads, dim, keys], as `tessera quantise --transpose` has it");
   verb->add_option("--scale-rows", flags->scale_rows,
                    "Rows of a block of scales: 64, 128, or 0 for no blocks")
       ->type_name("N");

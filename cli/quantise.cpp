@@ -32,7 +32,7 @@ Files are as for `tessera attend`. In a .safetensors file the results are called
 --output ends in :NAME, NAME, NAME_scales and NAME_means, all in one file. Beside a .npy, --scales-output and
 --means-output name the others. --smooth is for keys: the mean of each channel is subtracted, the output of attention
 stays, and its lse is too small by scale * dot(query, mean). --hadamard rotates rows: for query and key, both or
-neither. --transpose writes [batch, heads, dim, rows].
+neither. --transpose writes [batch, heads, dim, rows], which `tessera attend` takes with --value-transposed.
 
 Examples:
   tessera quantise --input k.npy --output k8.safetensors:key --scales block64
@@ -94,13 +94,6 @@ struct Quantised {
   files::Tensor input, codes, scales, means;
 };
 
-// The tensor with its last two dimensions swapped, in a view as the library's or in a shape as a file's.
-tessera_tensor swapped(tessera_tensor t) {
-  std::swap(t.shape[2], t.shape[3]);
-  std::swap(t.strides[2], t.strides[3]);
-  return t;
-}
-
 // On a GPU over copies there, whose results come back.
 core::Status quantise_on_gpu(const tessera_quantisation& host, const Quantised& r,
                              const tessera_device& device) {
@@ -140,8 +133,10 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
   const auto [sizes, scale_rows] = scale_shape(flags.scales, q.input.shape);
   const std::int64_t* const shape = q.input.shape;
   if (flags.transpose) {
-    r.codes = allocate(element, {shape[0], shape[1], shape[3], shape[2]}, places.codes);
-    q.output = swapped(view(r.codes, "the result", 4));
+    files::Shape transposed = {shape[0], shape[1], shape[3], shape[2]};
+    transposed.erase(transposed.begin(), transposed.end() - std::ssize(r.input.shape));
+    r.codes = allocate(element, std::move(transposed), places.codes);
+    q.output = transposed_view_4d(r.codes);
   } else {
     r.codes = allocate(element, r.input.shape, places.codes);
     q.output = view_4d(r.codes, rows_before_heads);
@@ -154,17 +149,10 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
     r.means = allocate(files::Element::f32, {shape[0], shape[1], 1, shape[3]}, places.means);
     q.means = view(r.means, "means", 4);
   }
-  core::Status status;
   if (device.kind == TESSERA_CUDA)
-    status = quantise_on_gpu(q, r, device);
-  else if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK)
-    status = {code, tessera_last_error()};
-  if (!status.ok()) {
-    const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                          : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
-                                                                  : kExitUnavailable;
-    throw Stop(exit_code, status.message);
-  }
+    stop_unless_ok(quantise_on_gpu(q, r, device));
+  else
+    stop_unless_ok(tessera_quantise(&q, &device));
   return r;
 }
 

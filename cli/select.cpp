@@ -95,10 +95,7 @@ tessera_device DeviceFlags::resolve() const {
     d.kind = TESSERA_CUDA, d.index = gpu;
   else if (device != "cpu")
     usage_error(fmt::format("--device '{}' is unknown; accepted: cpu, cuda", device));
-  if (const core::Status status = core::check_device(d); !status.ok()) {
-    const bool absent = status.code == TESSERA_DEVICE_UNAVAILABLE;
-    throw Stop(absent ? kExitUnavailable : kExitUsage, status.message);
-  }
+  stop_unless_ok(core::check_device(d));
   return d;
 }
 
