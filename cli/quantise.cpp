@@ -25,8 +25,9 @@ namespace {
 
 constexpr const char* kQuantiseFooter = R"(
 Each number becomes the nearest 8-bit float, or whole number (i8), of number / scale, where scale is the largest
-magnitude of what shares it, divided by 448 (e4m3), 57344 (e5m2) or 127 (i8: for key and value). --scales says what shares one: the whole tensor, a head, 64 or 128 rows
-of a head, a channel of a head (for values). NaN stays (in i8: 0), infinity becomes the largest number.
+magnitude of what shares it, divided by 448 (e4m3), 57344 (e5m2) or 127 (i8: for key and value). --scales says what
+shares one: the whole tensor, a head, 64 or 128 rows of a head, a channel of a head (for values). NaN stays (in
+i8: 0), infinity becomes the largest number.
 
 Files are as for `tessera attend`. In a .safetensors file the results are called codes, scales and means or, where
 --output ends in :NAME, NAME, NAME_scales and NAME_means, all in one file. Beside a .npy, --scales-output and
@@ -204,28 +205,22 @@ void add_quantise(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--scales-output", flags->scales_output, "Where the scales go instead"));
   file_name(
       verb->add_option("--means-output", flags->means_output, "Where the means of --smooth go instead"));
-  verb->add_option("--dtype", flags->format, "Of the codes")
-      ->check(CLI::IsMember({"e4m3", "e5m2", "i8"}))
+  one_of(verb->add_option("--dtype", flags->format, "Of the codes"), {"e4m3", "e5m2", "i8"})
       ->capture_default_str();
-  verb->add_option("--scales", flags->scales, "What shares a scale")
-      ->check(CLI::IsMember({"tensor", "head", "block64", "block128", "channel"}))
+  one_of(verb->add_option("--scales", flags->scales, "What shares a scale"),
+         {"tensor", "head", "block64", "block128", "channel"})
       ->capture_default_str();
-  verb->add_option("--layout", flags->layout,
-                   "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
-      ->check(CLI::IsMember({"bhsd", "bshd"}))
+  one_of(verb->add_option("--layout", flags->layout,
+                          "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]"),
+         {"bhsd", "bshd"})
       ->capture_default_str();
   verb->add_flag("--smooth", flags->smooth, "Subtract the mean of each channel, and write the means");
   verb->add_flag("--hadamard", flags->hadamard, "Rotate rows; the head dimension is a power of two");
   verb->add_flag("--transpose", flags->transpose, "Write codes as [batch, heads, dim, rows], for values");
-  verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are")
-      ->check(CLI::IsMember({"f16", "bf16"}));
+  one_of(verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are"),
+         {"f16", "bf16"});
   verb->add_flag("--convert", flags->convert, "Round a float64 input to float32");
-  verb->add_option("--device", flags->device.device, "cpu or cuda")
-      ->type_name("DEVICE")
-      ->capture_default_str();
-  whole_number(verb->add_option("--gpu", flags->device.gpu, "Which GPU, with --device cuda"), 0, 1023);
-  whole_number(verb->add_option("--threads", flags->device.threads, "CPU threads; 0 means all cores"), 0,
-               TESSERA_MAX_THREADS);
+  flags->device.add_to(*verb);
   verb->add_flag("--json", flags->json, "Print what was done as JSON");
   verb->footer(kQuantiseFooter);
   verb->callback([flags, exit_code] {
