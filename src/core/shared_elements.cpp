@@ -10,36 +10,40 @@ namespace {
 
 constexpr int kDim = 3;  // the last dimension; those before count rows
 
-std::int64_t span_of(const tessera_tensor& t) {
-  std::int64_t span = 1;
-  for (int d = 0; d <= kDim; ++d) span += (t.shape[d] - 1) * t.strides[d];
-  return span;
-}
+// A tensor in bytes.
+struct Bytes {
+  std::int64_t shape[kDim], strides[kDim];  // of rows; a dimension with one index has stride 0
+  std::int64_t row;                         // of a row whose elements are contiguous; 0 if they are not
+  std::int64_t count, span;                 // of all elements, and from the first to the end of the last
 
-// Whether it fills what it spans.
-bool is_dense(const tessera_tensor& t) {
-  std::int64_t count = 1;
-  for (int d = 0; d <= kDim; ++d) count *= t.shape[d];
-  return count == span_of(t);
-}
+  explicit Bytes(const tessera_tensor& t) {
+    const std::int64_t size = dtype_size(t.dtype), columns = t.shape[kDim];
+    row = columns == 1 || t.strides[kDim] == 1 ? columns * size : 0;
+    count = columns * size;
+    span = columns == 1 ? size : ((columns - 1) * t.strides[kDim] + 1) * size;
+    for (int d = 0; d < kDim; ++d) {
+      shape[d] = t.shape[d];
+      strides[d] = t.shape[d] == 1 ? 0 : t.strides[d] * size;
+      count *= shape[d];
+      span += (shape[d] - 1) * strides[d];
+    }
+  }
+  bool is_dense() const { return count == span; }
+  bool has_rows_like(const Bytes& other) const {
+    return row > 0 && other.row > 0 && std::equal(shape, shape + kDim, other.shape) &&
+           std::equal(strides, strides + kDim, other.strides);
+  }
+};
 
-bool same_rows(const tessera_tensor& a, const tessera_tensor& b) {
-  const auto contiguous = [](const tessera_tensor& t) { return t.shape[kDim] == 1 || t.strides[kDim] == 1; };
-  for (int d = 0; d < kDim; ++d)
-    if (a.shape[d] != b.shape[d] || (a.shape[d] > 1 && a.strides[d] != b.strides[d])) return false;
-  return contiguous(a) && contiguous(b);
-}
-
-// Whether some row of b meets some row of a, b standing `distance` elements behind a. Rows are apart by that
-// and by steps of every dimension, forwards or backwards. The steps of the smaller strides together, and a
-// row, reach less far than one step of the largest, so that of those only two numbers come into question.
-bool rows_meet(const tessera_tensor& a, const tessera_tensor& b, std::int64_t distance, const int* by_stride,
-               int n = 0) {
-  if (n == kDim) return -b.shape[kDim] < distance && distance < a.shape[kDim];
+// Whether some row of b meets some row of a, b standing `distance` bytes behind a. Rows are apart by that and
+// by steps of every dimension, forwards or backwards. The steps of the smaller strides together, and a row,
+// reach less far than one step of the largest, so that of those only two numbers come into question.
+bool rows_meet(const Bytes& a, const Bytes& b, std::int64_t distance, const int* by_stride, int n = 0) {
+  if (n == kDim) return -b.row < distance && distance < a.row;
   const int d = by_stride[n];
-  const std::int64_t most = a.shape[d] - 1;
+  const std::int64_t most = a.shape[d] - 1, stride = a.strides[d];
   if (most == 0) return rows_meet(a, b, distance, by_stride, n + 1);
-  const std::int64_t stride = a.strides[d], steps = distance / stride - (distance % stride < 0 ? 1 : 0);
+  const std::int64_t steps = distance / stride - (distance % stride < 0 ? 1 : 0);
   for (const std::int64_t times : {steps, steps + 1}) {
     if (times < -most || times > most) continue;
     if (rows_meet(a, b, distance - times * stride, by_stride, n + 1)) return true;
@@ -49,22 +53,21 @@ bool rows_meet(const tessera_tensor& a, const tessera_tensor& b, std::int64_t di
 
 }  // namespace
 
-bool share_an_element(const tessera_tensor& a, const tessera_tensor& b) {
+bool share_an_element(const tessera_tensor& first, const tessera_tensor& second) {
   const auto address = [](const tessera_tensor& t) { return reinterpret_cast<std::uintptr_t>(t.data); };
-  const std::int64_t distance =
-      static_cast<std::int64_t>(address(b) - address(a)) / dtype_size(a.dtype);  // may be negative
-  const std::int64_t a_span = span_of(a), b_span = span_of(b);
-  if (distance >= a_span || distance <= -b_span) return false;
-  if (same_rows(a, b)) {
+  const auto distance = static_cast<std::int64_t>(address(second) - address(first));  // may be negative
+  const Bytes a(first), b(second);
+  if (distance >= a.span || distance <= -b.span) return false;
+  if (a.has_rows_like(b)) {
     int by_stride[kDim] = {0, 1, 2};
     std::sort(by_stride, by_stride + kDim, [&](int c, int d) { return a.strides[c] > a.strides[d]; });
     return rows_meet(a, b, distance, by_stride);
   }
-  // The first or the last element of one lies in what the other fills.
-  const std::int64_t a_last = a_span - 1, b_last = distance + b_span - 1;
+  // The first or the last byte of one lies in what the other fills.
+  const std::int64_t a_last = a.span - 1, b_last = distance + b.span - 1;
   const auto in_a = [&](std::int64_t at) { return at >= 0 && at <= a_last; };
   const auto in_b = [&](std::int64_t at) { return at >= distance && at <= b_last; };
-  return (is_dense(a) && (in_a(distance) || in_a(b_last))) || (is_dense(b) && (in_b(0) || in_b(a_last)));
+  return (a.is_dense() && (in_a(distance) || in_a(b_last))) || (b.is_dense() && (in_b(0) || in_b(a_last)));
 }
 
 }  // namespace tessera::core

@@ -103,6 +103,19 @@ TEST(SharedElements, WithOthersNothingIsRefusedThatIsApart) {
   EXPECT_GT(found, 1000) << "of " << shared;
 }
 
+// Codes with numbers of 16 bits behind each row of them.
+TEST(SharedElements, OfDtypesThatDifferInOnePool) {
+  tessera_tensor codes = at(0, {3, 2, 4, 8}, {160, 80, 20, 1}), tails = at(0, {3, 2, 4, 6}, {80, 40, 10, 1});
+  codes.dtype = TESSERA_I8;
+  tails.dtype = TESSERA_BF16;
+  for (int apart = -40; apart <= 40; ++apart) {
+    tails.data = static_cast<char*>(codes.data) + apart;
+    const bool between = (apart + 40) % 20 == 8;  // 8 bytes of codes, 12 of the tail
+    EXPECT_EQ(share_an_element(codes, tails), !between) << apart;
+    EXPECT_EQ(share_an_element(tails, codes), !between) << apart;
+  }
+}
+
 // How caches lie: of one pool, rows beside rows, heads beside heads, pages in either order.
 TEST(SharedElements, PoolsOfKeysAndValuesAreApart) {
   const Sizes4 shape = {3, 2, 4, 8};  // pages, heads, rows, dim
