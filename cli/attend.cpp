@@ -4,9 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "cases/mirror.hpp"
 #include "cli/attend_check.hpp"
@@ -31,7 +35,8 @@ and lse, and may share one file.
 
 Shapes: query [batch, heads, queries, dim], key [batch, kv_heads, keys, dim], value [batch, kv_heads, keys,
 value_dim]; [heads, rows, dim] and [rows, dim] stand for one batch entry and one head. --layout bshd has the
-rows before the heads. The output has the rank and layout of the query; lse is [batch, heads, queries].
+rows before the heads; with --value-transposed the value is [batch, kv_heads, value_dim, keys] in either. The output
+has the rank and layout of the query; lse is [batch, heads, queries].
 Element types: float32, float16, bfloat16 (in .npy: '<V2', as ml_dtypes writes it); of query, key and value, or of
 key and value alone, also float8_e4m3fn and float8_e5m2 (in .npy: bytes, with --dtype), and of key and value int8,
 each code times its scale.
@@ -80,16 +85,10 @@ void refuse_overwriting_inputs(const Flags& flags) {
   }
 }
 
-void stop_unless_ok(const core::Status& status) {
-  if (status.ok()) return;
-  const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                        : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
-                                                                : kExitUnavailable;
-  throw Stop(exit_code, status.message);
-}
-
-void stop_unless_ok(tessera_status code) {
-  if (code != TESSERA_OK) stop_unless_ok(core::Status{code, tessera_last_error()});
+core::Status attend_on(const tessera_attention& problem, const tessera_device& device) {
+  if (device.kind == TESSERA_CUDA) return cases::attend_on_gpu(problem, device);
+  const tessera_status code = tessera_attend(&problem, &device);
+  return {code, code == TESSERA_OK ? "" : tessera_last_error()};
 }
 
 Outcome compute(const AttendProblem& p, const tessera_device& device, const Flags& flags) {
@@ -100,10 +99,9 @@ Outcome compute(const AttendProblem& p, const tessera_device& device, const Flag
   const bool checked = flags.check || flags.check_all;
   if (checked && oracle::has_append(p.problem)) rest.emplace(p.problem);
   const auto start = std::chrono::steady_clock::now();
-  if (device.kind == TESSERA_CUDA)
-    stop_unless_ok(cases::attend_on_gpu(p.problem, device));
-  else
-    stop_unless_ok(tessera_attend(&p.problem, &device));
+  core::Status status = attend_on(p.problem, device);
+  status.message = naming_page(std::move(status.message), p);
+  stop_unless_ok(status);
   outcome.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (checked)
     outcome.check =
@@ -230,49 +228,53 @@ int attend(const Flags& flags) {
 void add_attend(CLI::App& app, int* exit_code) {
   CLI::App* verb = app.add_subcommand("attend", "Compute attention on arrays from files");
   const auto flags = std::make_shared<Flags>();
-  const auto aligns = CLI::IsMember({"top-left", "bottom-right"});
+  const std::vector<std::string> aligns = {"top-left", "bottom-right"};
   file_name(verb->add_option("--query,-q", flags->query, "Query"))->required();
   file_name(verb->add_option("--key,-k", flags->key, "Key"))->required();
   file_name(verb->add_option("--value,-v", flags->value, "Value"))->required();
   file_name(verb->add_option("--output,-o", flags->output, "Where the result goes"))->required();
   file_name(verb->add_option("--lse", flags->lse, "Where the log-sum-exp of each row goes (float32)"));
-  verb->add_option("--layout", flags->layout,
-                   "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
-      ->check(CLI::IsMember({"bhsd", "bshd"}))
+  one_of(verb->add_option("--layout", flags->layout,
+                          "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]"),
+         {"bhsd", "bshd"})
       ->capture_default_str();
-  verb->add_option(
-          "--dtype", flags->dtype,
-          "What elements of no stated float type are: of 16 bits f16 or bf16, bytes f8e4m3 or f8e5m2")
-      ->check(CLI::IsMember({"f16", "bf16", "f8e4m3", "f8e5m2"}));
-  verb->add_option("--output-dtype", flags->output_dtype,
-                   "Of the output: the query's or f32; of an 8-bit query f16, bf16 or f32")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}));
+  one_of(verb->add_option(
+             "--dtype", flags->dtype,
+             "What elements of no stated float type are: of 16 bits f16 or bf16, bytes f8e4m3 or f8e5m2"),
+         {"f16", "bf16", "f8e4m3", "f8e5m2"});
+  one_of(verb->add_option("--output-dtype", flags->output_dtype,
+                          "Of the output: the query's or f32; of an 8-bit query f16, bf16 or f32"),
+         {"f16", "bf16", "f32"});
   file_name(verb->add_option("--query-scales", flags->query_scales,
                              "Of an 8-bit query, float32: one number, or [batch, heads, blocks, 1]"));
   file_name(verb->add_option("--key-scales", flags->key_scales, "The same for a key of 8 bits"));
   file_name(verb->add_option("--value-scales", flags->value_scales,
                              "The same for the value, or [batch, heads, 1, dim]"));
-  verb->add_option("--scale-rows", flags->scale_rows,
-                   "Rows of a block of scales: 64, 128, or 0 for no blocks")
-      ->type_name("N");
-  verb->add_option("--precision", flags->precision, "Of an 8-bit query: fast allows weights of 8 bits")
-      ->check(CLI::IsMember({"accurate", "fast"}));
+  verb->add_flag(
+      "--value-transposed", flags->value_transposed,
+      "The value, of 8 bits, is [batch, heads, dim, keys], as `tessera quantise --transpose` has it");
+  whole_number(verb->add_option("--scale-rows", flags->scale_rows,
+                                "Rows of a block of scales: 64, 128, or 0 for no blocks"),
+               0, INT32_MAX);
+  one_of(
+      verb->add_option("--precision", flags->precision, "Of an 8-bit query: fast allows weights of 8 bits"),
+      {"accurate", "fast"});
   verb->add_flag("--convert", flags->convert, "Round float64 inputs to float32");
-  verb->add_option("--causal", flags->causal, "Causal, the queries placed top-left or bottom-right")
-      ->check(aligns);
+  one_of(verb->add_option("--causal", flags->causal, "Causal, the queries placed top-left or bottom-right"),
+         aligns);
   verb->add_option("--window", flags->window,
                    "Keys seen before and after a query's position; 'unbounded' for all")
       ->type_name("LEFT,RIGHT");
-  verb->add_option("--align", flags->align, "How the queries of --window and --alibi are placed")
-      ->check(aligns);
+  one_of(verb->add_option("--align", flags->align, "How the queries of --window and --alibi are placed"),
+         aligns);
   verb->add_option("--scale", flags->scale, "Scale of the scores; 1/sqrt(dim) if not given")->type_name("X");
   verb->add_option("--softcap", flags->softcap, "Cap scores smoothly at +-X")->type_name("X");
   file_name(verb->add_option("--mask", flags->mask,
                              "Boolean (true = visible) or additive mask, broadcast like NumPy"));
   file_name(verb->add_option("--key-lengths", flags->key_lengths, "Valid keys of each batch entry"));
-  verb->add_option("--mask-align", flags->mask_align,
-                   "bottom-right: the mask covers the last keys alone, those before stay visible")
-      ->check(CLI::IsMember({"bottom-right"}));
+  one_of(verb->add_option("--mask-align", flags->mask_align,
+                          "bottom-right: the mask covers the last keys alone, those before stay visible"),
+         {"bottom-right"});
   file_name(verb->add_option(
       "--query-offsets", flags->query_offsets,
       "Where the rows of each entry begin, [batch + 1]; the query is then [1, heads, rows, dim]"));
@@ -293,7 +295,8 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--rope-sin", flags->rope_sin, "Its sines, [positions, pairs]"));
   verb->add_flag("--rope-interleaved", flags->rope_interleaved,
                  "Pairs are neighbouring dimensions; else one of the first half with one of the second");
-  verb->add_option("--rope-first", flags->rope_first, "The first dimension that is turned")->type_name("N");
+  whole_number(verb->add_option("--rope-first", flags->rope_first, "The first dimension that is turned"), 0,
+               INT32_MAX);
   file_name(verb->add_option("--positions", flags->positions,
                              "Where rows stand in these tables, [batch, queries], or [rows] with offsets"));
   file_name(verb->add_option("--alibi", flags->alibi, "ALiBi slopes, [heads] or [batch, heads]"));

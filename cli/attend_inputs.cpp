@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -67,14 +68,18 @@ void set_band(const AttendFlags& flags, tessera_mask* mask) {
   if (causal != TESSERA_ALIGN_NONE) mask->right = 0;
 }
 
+std::int64_t whole_at(const Tensor& tensor, std::size_t i) {
+  std::int64_t value = 0;
+  std::memcpy(&value, tensor.bytes.data() + i * sizeof value, sizeof value);
+  return value;
+}
+
 // The library takes page numbers of 32 bits; what does not fit into those is no page.
-Tensor load_table(const std::string& name, Names usual_names) {
-  Tensor table = load_whole(name, usual_names);
+Tensor narrowed_table(Tensor table) {
   const auto count = static_cast<std::size_t>(table.count());
   const std::shared_ptr<std::int32_t[]> narrow(new std::int32_t[std::max<std::size_t>(count, 1)]);
   for (std::size_t i = 0; i < count; ++i) {
-    std::int64_t page = 0;
-    std::memcpy(&page, table.bytes.data() + i * sizeof page, sizeof page);
+    const std::int64_t page = whole_at(table, i);
     narrow[i] = page == static_cast<std::int32_t>(page) ? static_cast<std::int32_t>(page) : -1;
   }
   table.element = Element::i32;
@@ -95,8 +100,9 @@ void read_sequences(const AttendFlags& flags, AttendProblem* p) {
     p->problem.key_offsets = view(p->key_offsets, "a list of offsets", 1);
   }
   if (!flags.page_table.empty()) {
-    p->page_table = load_table(flags.page_table, std::array<std::string_view, 1>{"page_table"});
-    p->problem.page_table = view(p->page_table, "a page table", 2);
+    p->page_table = load_whole(flags.page_table, std::array<std::string_view, 1>{"page_table"});
+    p->narrow_page_table = narrowed_table(p->page_table);
+    p->problem.page_table = view(p->narrow_page_table, "a page table", 2);
   }
   if (!flags.prior_output.empty()) {
     p->prior_output = load_numbers(flags.prior_output,
@@ -136,6 +142,13 @@ Element output_element(const AttendFlags& flags, Element query) {
   return is_8_bit(query) ? Element::f16 : query;
 }
 
+tessera_tensor view_of_value(const AttendFlags& flags, const Tensor& value) {
+  if (!flags.value_transposed) return view_4d(value, flags.layout == "bshd");
+  if (is_8_bit(value.element) || value.element == Element::i8) return transposed_view_4d(value);
+  usage_error(fmt::format("{}: it holds {}; with --value-transposed values of 8 bits are accepted",
+                          value.source, files::element_name(value.element)));
+}
+
 void read_options(const AttendFlags& flags, AttendProblem* p) {
   if (!flags.mask.empty()) {
     p->mask = load_numbers(flags.mask, std::array<std::string_view, 2>{"mask", "attn_mask"}, flags, true);
@@ -166,6 +179,16 @@ void read_options(const AttendFlags& flags, AttendProblem* p) {
 
 }  // namespace
 
+std::string naming_page(std::string sentence, const AttendProblem& p) {
+  long long entry = 0, n = 0;
+  int end = 0;
+  std::sscanf(sentence.c_str(), "page_table[%lld, %lld] is -1%n", &entry, &n, &end);
+  if (end == 0) return sentence;
+  const auto at = static_cast<std::size_t>(entry * p.page_table.shape[1] + n);
+  return fmt::format("page_table[{}, {}] is {}{}", entry, n, whole_at(p.page_table, at),
+                     sentence.substr(end));
+}
+
 AttendProblem read_problem(const AttendFlags& flags) {
   AttendProblem p;
   p.query = load_rows(flags.query, std::array<std::string_view, 2>{"q", "query"}, flags);
@@ -181,7 +204,7 @@ AttendProblem read_problem(const AttendFlags& flags) {
   const bool rows_before_heads = flags.layout == "bshd";
   p.problem.query = view_4d(p.query, rows_before_heads);
   p.problem.key = view_4d(p.key, rows_before_heads);
-  p.problem.value = view_4d(p.value, rows_before_heads);
+  p.problem.value = view_of_value(flags, p.value);
   read_options(flags, &p);
   read_append(flags, &p);
 

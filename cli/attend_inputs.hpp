@@ -23,6 +23,7 @@ struct AttendFlags : LoadFlags {
   std::string layout = "bhsd";
   std::string output_dtype, precision;
   std::int32_t scale_rows = 0;
+  bool value_transposed = false;
   std::string causal, window, align, mask_align;
   std::string scale, softcap;
 };
@@ -32,6 +33,7 @@ struct AttendProblem {
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   files::Tensor query, key, value, mask, key_lengths, alibi, sinks;
   files::Tensor query_offsets, key_offsets, page_table, prior_output, prior_lse;
+  files::Tensor narrow_page_table;  // what the problem views of page_table
   files::Tensor query_scales, key_scales, value_scales;
   files::Tensor new_key, new_value, rope_cos, rope_sin, positions;
   // As they will be written: the rank of the query, its dimensions in the order of the layout.
@@ -40,6 +42,9 @@ struct AttendProblem {
 
 // New rows, rope and positions. Where rows are stored, key and value become copies of what the files hold.
 void read_append(const AttendFlags& flags, AttendProblem* problem);
+
+// A refusal of the library's that names a page, with the number as the file has it.
+std::string naming_page(std::string sentence, const AttendProblem& problem);
 
 // Stops with kExitUsage and a sentence that names the flag or the file.
 AttendProblem read_problem(const AttendFlags& flags);

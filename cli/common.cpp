@@ -12,6 +12,7 @@
 #include <fstream>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "cli/commit.hpp"  // written by the build
 
@@ -53,7 +54,61 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Where a flag is not the field with other punctuation.
+constexpr std::pair<std::string_view, std::string_view> kOtherFlags[] = {
+    {"mask.tensor", "--mask"},    {"mask.tensor_align", "--mask-align"},
+    {"mask.align", "--causal"},   {"mask.align", "--align"},
+    {"mask.left", "--window"},    {"mask.right", "--window"},
+    {"alibi_slopes", "--alibi"},  {"scale_rows", "--scales"},
+    {"device.index", "--gpu"},    {"device.threads", "--threads"},
+    {"device.kernel", "--kernel"}};
+
+// "--a or --b", or "" where the options have none, or where the flag is the field's own name.
+std::string flags_of_field(std::string_view field, const std::vector<std::string>& options) {
+  const auto known = [&](std::string_view flag) {
+    return std::find(options.begin(), options.end(), flag) != options.end();
+  };
+  std::string flags;
+  for (const auto& [other, flag] : kOtherFlags)
+    if (other == field && known(flag)) flags += fmt::format("{}{}", flags.empty() ? "" : " or ", flag);
+  if (!flags.empty()) return flags;
+  std::string mechanical = fmt::format("--{}", field);
+  for (char& c : mechanical)
+    if (c == '_' || c == '.') c = '-';
+  return known(mechanical) && mechanical.substr(2) != field ? mechanical : "";
+}
+
 }  // namespace
+
+std::string flags_of_fields(std::string_view sentence, const std::vector<std::string>& options) {
+  constexpr std::string_view kOfFields = "abcdefghijklmnopqrstuvwxyz_.";
+  std::string all;
+  for (std::size_t at = 0; (at = sentence.find_first_of(kOfFields, at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(sentence.find_first_not_of(kOfFields, at), sentence.size());
+    // "rope.cos.shape" is about rope.cos.
+    for (std::string_view field = sentence.substr(at, end - at); !field.empty();) {
+      const std::string flags = flags_of_field(field, options);
+      const std::string part = fmt::format("{} is {}", field, flags);
+      if (!flags.empty() && all.find(part) == std::string::npos) all += (all.empty() ? "" : ", ") + part;
+      if (!flags.empty() || field.find('.') == std::string_view::npos) break;
+      field = field.substr(0, field.rfind('.'));
+    }
+    at = end;
+  }
+  return all.empty() ? "" : fmt::format("Here {}.", all);
+}
+
+void stop_unless_ok(const core::Status& status) {
+  if (status.ok()) return;
+  const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
+                        : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
+                                                                : kExitUnavailable;
+  throw Refusal(exit_code, status.message);
+}
+
+void stop_unless_ok(tessera_status code) {
+  if (code != TESSERA_OK) stop_unless_ok(core::Status{code, tessera_last_error()});
+}
 
 void usage_error(const std::string& message) { throw Stop(kExitUsage, message); }
 

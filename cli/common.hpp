@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/verbs.hpp"
+#include "core/status.hpp"
 
 namespace tessera::cli {
 
@@ -21,6 +22,18 @@ class Stop : public std::runtime_error {
 };
 
 [[noreturn]] void usage_error(const std::string& message);
+
+// What the library refuses. Its sentence names fields of the C structs; the program says which flags those
+// are.
+class Refusal : public Stop {
+ public:
+  using Stop::Stop;
+};
+void stop_unless_ok(const core::Status& status);
+void stop_unless_ok(tessera_status code);  // with the library's last error
+// "Here key_lengths is --key-lengths.", of the fields in a sentence, where a verb with such options has other
+// names for them; or "".
+std::string flags_of_fields(std::string_view sentence, const std::vector<std::string>& options);
 
 struct Machine {
   std::string cpu;  // "AMD EPYC"

@@ -176,6 +176,13 @@ tessera_tensor view_4d(const Tensor& tensor, bool rows_before_heads) {
   return t;
 }
 
+tessera_tensor transposed_view_4d(const Tensor& tensor) {
+  tessera_tensor t = view_4d(tensor, false);
+  std::swap(t.shape[2], t.shape[3]);
+  std::swap(t.strides[2], t.strides[3]);
+  return t;
+}
+
 Tensor allocate(Element element, Shape shape, const std::string& source) {
   const std::optional<std::int64_t> bytes = files::byte_count(shape, element);
   if (!bytes)

@@ -43,6 +43,8 @@ tessera_tensor view(const files::Tensor& tensor, std::string_view what, std::siz
 // The same memory as [batch, heads, rows, dim]: missing dimensions become 1, and [batch, rows, heads,
 // dim] is a matter of strides.
 tessera_tensor view_4d(const files::Tensor& tensor, bool rows_before_heads);
+// The same of memory that is [batch, heads, dim, rows].
+tessera_tensor transposed_view_4d(const files::Tensor& tensor);
 
 // Memory for a result, not initialised.
 files::Tensor allocate(files::Element element, files::Shape shape, const std::string& source);

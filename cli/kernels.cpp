@@ -192,10 +192,8 @@ void add_kernels(CLI::App& app, int* exit_code) {
   verb->add_option("--device", options->device, "cpu or cuda, for --why")
       ->type_name("DEVICE")
       ->capture_default_str();
-  verb->add_option("--threads", options->threads, "CPU threads, for --why; 0 means all cores")
-      ->type_name("N")
-      ->check(CLI::Range(0, TESSERA_MAX_THREADS));
-  whole_number(verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first"), 0, 1023)->type_name("N");
+  thread_count(verb->add_option("--threads", options->threads, "CPU threads, for --why; 0 means all cores"));
+  whole_number(verb->add_option("--gpu", options->gpu, "Which GPU; 0 is the first"), 0, 1023);
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(R"(Examples:
   tessera kernels

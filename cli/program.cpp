@@ -54,6 +54,13 @@ std::string did_you_mean(const std::string& typed, const std::vector<std::string
   return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
 }
 
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
+  return names;
+}
+
 // CLI11 would call a mistyped verb an unexpected argument.
 bool unknown_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return false;
@@ -72,9 +79,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& at = chosen.empty() ? app : *chosen.front();
   const std::string name = chosen.empty() ? "tessera" : at.get_name();
-  std::vector<std::string> options;
-  for (const CLI::Option* option : at.get_options())
-    for (const std::string& each : option->get_lnames()) options.push_back("--" + each);
+  const std::vector<std::string> options = option_names(at);
   for (const std::string& extra : at.remaining()) {
     if (extra.size() < 2 || extra[0] != '-') continue;
     const std::string typed = extra.substr(0, extra.find('='));
@@ -123,6 +128,9 @@ int run_verb(int argc, char** argv) {
     complain(fmt::format("{}\nTry `tessera {}--help`.", what_is_wrong(app, error),
                          chosen.empty() ? "" : chosen.front()->get_name() + " "));
     return kExitUsage;
+  } catch (const Refusal& refusal) {
+    const std::string flags = flags_of_fields(refusal.what(), option_names(*app.get_subcommands().front()));
+    throw Stop(refusal.exit_code(), refusal.what() + (flags.empty() ? "" : "\n" + flags));
   }
   return exit_code;
 }

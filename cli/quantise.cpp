@@ -25,14 +25,15 @@ namespace {
 
 constexpr const char* kQuantiseFooter = R"(
 Each number becomes the nearest 8-bit float, or whole number (i8), of number / scale, where scale is the largest
-magnitude of what shares it, divided by 448 (e4m3), 57344 (e5m2) or 127 (i8: for key and value). --scales says what shares one: the whole tensor, a head, 64 or 128 rows
-of a head, a channel of a head (for values). NaN stays (in i8: 0), infinity becomes the largest number.
+magnitude of what shares it, divided by 448 (e4m3), 57344 (e5m2) or 127 (i8: for key and value). --scales says what
+shares one: the whole tensor, a head, 64 or 128 rows of a head, a channel of a head (for values). NaN stays (in
+i8: 0), infinity becomes the largest number.
 
 Files are as for `tessera attend`. In a .safetensors file the results are called codes, scales and means or, where
 --output ends in :NAME, NAME, NAME_scales and NAME_means, all in one file. Beside a .npy, --scales-output and
 --means-output name the others. --smooth is for keys: the mean of each channel is subtracted, the output of attention
 stays, and its lse is too small by scale * dot(query, mean). --hadamard rotates rows: for query and key, both or
-neither. --transpose writes [batch, heads, dim, rows].
+neither. --transpose writes [batch, heads, dim, rows], which `tessera attend` takes with --value-transposed.
 
 Examples:
   tessera quantise --input k.npy --output k8.safetensors:key --scales block64
@@ -94,13 +95,6 @@ struct Quantised {
   files::Tensor input, codes, scales, means;
 };
 
-// The tensor with its last two dimensions swapped, in a view as the library's or in a shape as a file's.
-tessera_tensor swapped(tessera_tensor t) {
-  std::swap(t.shape[2], t.shape[3]);
-  std::swap(t.strides[2], t.strides[3]);
-  return t;
-}
-
 // On a GPU over copies there, whose results come back.
 core::Status quantise_on_gpu(const tessera_quantisation& host, const Quantised& r,
                              const tessera_device& device) {
@@ -140,8 +134,10 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
   const auto [sizes, scale_rows] = scale_shape(flags.scales, q.input.shape);
   const std::int64_t* const shape = q.input.shape;
   if (flags.transpose) {
-    r.codes = allocate(element, {shape[0], shape[1], shape[3], shape[2]}, places.codes);
-    q.output = swapped(view(r.codes, "the result", 4));
+    files::Shape transposed = {shape[0], shape[1], shape[3], shape[2]};
+    transposed.erase(transposed.begin(), transposed.end() - std::ssize(r.input.shape));
+    r.codes = allocate(element, std::move(transposed), places.codes);
+    q.output = transposed_view_4d(r.codes);
   } else {
     r.codes = allocate(element, r.input.shape, places.codes);
     q.output = view_4d(r.codes, rows_before_heads);
@@ -154,17 +150,10 @@ Quantised compute(const QuantiseFlags& flags, const Places& places) {
     r.means = allocate(files::Element::f32, {shape[0], shape[1], 1, shape[3]}, places.means);
     q.means = view(r.means, "means", 4);
   }
-  core::Status status;
   if (device.kind == TESSERA_CUDA)
-    status = quantise_on_gpu(q, r, device);
-  else if (const tessera_status code = tessera_quantise(&q, &device); code != TESSERA_OK)
-    status = {code, tessera_last_error()};
-  if (!status.ok()) {
-    const int exit_code = status.code == TESSERA_INVALID_ARGUMENT ? kExitUsage
-                          : status.code == TESSERA_INTERNAL       ? kExitNoAnswer
-                                                                  : kExitUnavailable;
-    throw Stop(exit_code, status.message);
-  }
+    stop_unless_ok(quantise_on_gpu(q, r, device));
+  else
+    stop_unless_ok(tessera_quantise(&q, &device));
   return r;
 }
 
@@ -216,28 +205,22 @@ void add_quantise(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--scales-output", flags->scales_output, "Where the scales go instead"));
   file_name(
       verb->add_option("--means-output", flags->means_output, "Where the means of --smooth go instead"));
-  verb->add_option("--dtype", flags->format, "Of the codes")
-      ->check(CLI::IsMember({"e4m3", "e5m2", "i8"}))
+  one_of(verb->add_option("--dtype", flags->format, "Of the codes"), {"e4m3", "e5m2", "i8"})
       ->capture_default_str();
-  verb->add_option("--scales", flags->scales, "What shares a scale")
-      ->check(CLI::IsMember({"tensor", "head", "block64", "block128", "channel"}))
+  one_of(verb->add_option("--scales", flags->scales, "What shares a scale"),
+         {"tensor", "head", "block64", "block128", "channel"})
       ->capture_default_str();
-  verb->add_option("--layout", flags->layout,
-                   "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]")
-      ->check(CLI::IsMember({"bhsd", "bshd"}))
+  one_of(verb->add_option("--layout", flags->layout,
+                          "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]"),
+         {"bhsd", "bshd"})
       ->capture_default_str();
   verb->add_flag("--smooth", flags->smooth, "Subtract the mean of each channel, and write the means");
   verb->add_flag("--hadamard", flags->hadamard, "Rotate rows; the head dimension is a power of two");
   verb->add_flag("--transpose", flags->transpose, "Write codes as [batch, heads, dim, rows], for values");
-  verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are")
-      ->check(CLI::IsMember({"f16", "bf16"}));
+  one_of(verb->add_option("--input-dtype", flags->dtype, "What 16-bit elements of no stated float type are"),
+         {"f16", "bf16"});
   verb->add_flag("--convert", flags->convert, "Round a float64 input to float32");
-  verb->add_option("--device", flags->device.device, "cpu or cuda")
-      ->type_name("DEVICE")
-      ->capture_default_str();
-  whole_number(verb->add_option("--gpu", flags->device.gpu, "Which GPU, with --device cuda"), 0, 1023);
-  whole_number(verb->add_option("--threads", flags->device.threads, "CPU threads; 0 means all cores"), 0,
-               TESSERA_MAX_THREADS);
+  flags->device.add_to(*verb);
   verb->add_flag("--json", flags->json, "Print what was done as JSON");
   verb->footer(kQuantiseFooter);
   verb->callback([flags, exit_code] {

@@ -211,9 +211,8 @@ void add_roofline(CLI::App& app, int* exit_code) {
   real_number(verb->add_option("--target", options->target_us, "Is this time, in µs, possible at all?"), 1e-6,
               1e12)
       ->type_name("US");
-  verb->add_option("--threads", options->threads, "CPU threads for --measure; 0 means all cores")
-      ->type_name("N")
-      ->check(CLI::Range(0, TESSERA_MAX_THREADS));
+  thread_count(
+      verb->add_option("--threads", options->threads, "CPU threads for --measure; 0 means all cores"));
   verb->add_flag("--json", options->json, "The result as JSON on stdout");
   verb->footer(
       R"(The floor is the highest of three walls: arithmetic at the dense peak, one exponential per visible score,

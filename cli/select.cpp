@@ -71,20 +71,17 @@ std::vector<cases::Case> CaseFlags::resolve(const std::vector<cases::Case>& fall
 
 void DeviceFlags::add_to(CLI::App& verb, const std::string& kernel_help) {
   verb.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
-  verb.add_option("--kernel", kernels, kernel_help)->type_name("NAME");
-  verb.add_option("--threads", threads, "CPU threads; 0 means TESSERA_NUM_THREADS, else all cores")
-      ->type_name("N")
-      ->check(CLI::Range(0, TESSERA_MAX_THREADS))
+  if (!kernel_help.empty()) verb.add_option("--kernel", kernels, kernel_help)->type_name("NAME");
+  thread_count(
+      verb.add_option("--threads", threads, "CPU threads; 0 means TESSERA_NUM_THREADS, else all cores"))
       ->capture_default_str();
   whole_number(verb.add_option("--gpu", gpu, "Which GPU, with --device cuda"), 0, 1023)
-      ->type_name("N")
       ->capture_default_str();
 }
 
 void add_seed(CLI::App& verb, std::uint64_t* seed) {
   whole_number(verb.add_option("--seed", *seed, "Seed of the inputs"), 0,
                std::numeric_limits<std::uint64_t>::max())
-      ->type_name("N")
       ->capture_default_str();
 }
 
@@ -95,10 +92,7 @@ tessera_device DeviceFlags::resolve() const {
     d.kind = TESSERA_CUDA, d.index = gpu;
   else if (device != "cpu")
     usage_error(fmt::format("--device '{}' is unknown; accepted: cpu, cuda", device));
-  if (const core::Status status = core::check_device(d); !status.ok()) {
-    const bool absent = status.code == TESSERA_DEVICE_UNAVAILABLE;
-    throw Stop(absent ? kExitUnavailable : kExitUsage, status.message);
-  }
+  stop_unless_ok(core::check_device(d));
   return d;
 }
 

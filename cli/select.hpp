@@ -29,7 +29,7 @@ struct DeviceFlags {
   int threads = 0;
   int gpu = 0;
 
-  void add_to(CLI::App& verb, const std::string& kernel_help);
+  void add_to(CLI::App& verb, const std::string& kernel_help = "");  // "": no choice of kernels
   // Stops with kExitUnavailable if this build or machine has no such device.
   [[nodiscard]] tessera_device resolve() const;
 };

@@ -2,8 +2,11 @@
 #include "cli/values.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/tessera.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -34,11 +37,21 @@ CLI::Option* limit(CLI::Option* option, T least, T most, const std::string& acce
 }  // namespace
 
 CLI::Option* whole_number(CLI::Option* option, std::uint64_t least, std::uint64_t most) {
-  return limit(option, least, most, fmt::format("a whole number from {} to {}", least, most));
+  return limit(option, least, most, fmt::format("a whole number from {} to {}", least, most))->type_name("N");
 }
 
 CLI::Option* real_number(CLI::Option* option, double least, double most) {
   return limit(option, least, most, fmt::format("a number from {:g} to {:g}", least, most));
+}
+
+CLI::Option* thread_count(CLI::Option* option) { return whole_number(option, 0, TESSERA_MAX_THREADS); }
+
+CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words) {
+  const auto check = [=](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+    return fmt::format("'{}' is unknown; accepted: {}", text, fmt::join(words, ", "));
+  };
+  return option->check(check)->type_name(fmt::format("{{{}}}", fmt::join(words, ",")));
 }
 
 CLI::Option* file_name(CLI::Option* option) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class Option;
@@ -15,6 +17,12 @@ CLI::Option* whole_number(CLI::Option* option, std::uint64_t least, std::uint64_
 
 // A decimal number from `least` to `most`, both finite.
 CLI::Option* real_number(CLI::Option* option, double least, double most);
+
+// Of the CPU; 0 means all cores.
+CLI::Option* thread_count(CLI::Option* option);
+
+// One of these words.
+CLI::Option* one_of(CLI::Option* option, const std::vector<std::string>& words);
 
 // Not empty: an unset shell variable would else be taken for a wish not to have the option.
 CLI::Option* file_name(CLI::Option* option);

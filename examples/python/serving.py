@@ -7,7 +7,7 @@ beside decodes, share the pages of a common prefix (copied before the first writ
 and begin again. Then each of them is computed alone, in one call: the tokens have to be the same.
 
 The model is Llama's architecture, small and with random weights, so that nothing is downloaded. Models of
-transformers turn queries and keys (RoPE) themselves, so the pages are filled by indexing.
+transformers turn queries and keys (RoPE) themselves, so the call stores new rows in the pages, but turns none.
 """
 
 import argparse
@@ -33,10 +33,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def attention(module, query, key, value, attention_mask, scaling=None, batch=None, **options):
     """One layer: the rows of all entries, one behind the other, as [1, heads, rows, dim]."""
     keys, values = batch.cache[module.layer_idx]
-    keys[batch.page_of, :, batch.slot_of] = key[0].transpose(0, 1)
-    values[batch.page_of, :, batch.slot_of] = value[0].transpose(0, 1)
-    output = tessera.attend(query, keys, values, causal="bottom-right", scale=scaling, query_offsets=batch.offsets,
-                            key_lengths=batch.lengths, page_table=batch.table)  # fmt: skip
+    output = tessera.attend(query, keys, values, new_key=key, new_value=value, causal="bottom-right", scale=scaling,
+                            query_offsets=batch.offsets, key_lengths=batch.lengths, page_table=batch.table)  # fmt: skip
     return output.transpose(1, 2), None
 
 
@@ -86,10 +84,8 @@ class Batch:
         self.cache = cache
         self.tokens = tensor([[r.tokens[at] for r, at in rows]], torch.int64)
         self.positions = tensor([[at for _, at in rows]], torch.int64)
-        self.page_of = tensor([r.pages[at // PAGE] for r, at in rows], torch.int64)
-        self.slot_of = tensor([at % PAGE for _, at in rows], torch.int64)
         self.offsets = tensor([0] + [count for _, count in parts]).cumsum(0, dtype=torch.int32)
-        self.lengths = tensor([r.computed + count for r, count in parts])
+        self.lengths = tensor([r.computed + count for r, count in parts])  # new rows included: they are the last
         columns = max(len(r.pages) for r, _ in parts)
         self.table = tensor([r.pages + [-1] * (columns - len(r.pages)) for r, _ in parts])  # -1: never looked at
 

@@ -36,8 +36,16 @@ PyObject* exception_for(tessera_status status) {
   }
 }
 
+// The library's sentences name fields of the C struct. Most are arguments here, or nearly; this one is not.
+std::string sentence() {
+  std::string said = tessera_last_error();
+  if (said.find("mask.align") != std::string::npos)
+    said += "; mask.align is what causal= says, or the third of window=(left, right, align)";
+  return said;
+}
+
 PyObject* raise(tessera_status status) {
-  PyErr_SetString(exception_for(status), tessera_last_error());
+  PyErr_SetString(exception_for(status), sentence().c_str());
   return nullptr;
 }
 

@@ -168,7 +168,7 @@ def refusals():
     cache = Cache([9, 6], [1, 1])
     rows = {"new_key": cache.new_key, "new_value": cache.new_value}
     return {
-        "no alignment": (rows | {"causal": None}, r"new_key needs mask.align = bottom-right"),
+        "no alignment": (rows | {"causal": None}, r"new_key needs mask.align = bottom-right .*; mask.align is what causal= says"),
         "top-left": (rows | {"causal": "top-left"}, r"new_key needs mask.align = bottom-right"),
         "value alone": ({"new_value": cache.new_value}, "new_value is set and new_key is not"),
         "key alone": ({"new_key": cache.new_key}, "new_value is not: that is accepted where value.data is key.data"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 
 import numpy as np
@@ -298,8 +299,6 @@ FALLBACKS = {
     "double": (lambda q, k, v: ((q.double(), k.double(), v.double()), {}), "query is torch.float64"),
     "rank 5": (lambda q, k, v: ((q[None], k[None], v[None]), {}), "ranks 5, 5, 5"),
     "wide heads": (lambda q, k, v: ((q.repeat(1, 1, 1, 65),) * 3, {}), "head dimension 1040"),
-    "causal and mask": (
-        lambda q, k, v: ((q, k, v, torch.ones(5, 5, dtype=torch.bool)), {"is_causal": True}), "both given"),
     "double mask": (lambda q, k, v: ((q.double(), k.double(), v.double(), torch.zeros(5, 5).double()), {}), "float64"),
 }  # fmt: skip
 
@@ -318,6 +317,21 @@ def test_fallbacks_are_computed_and_explained(name):
     assert why in tessera.torch.last_fallback() and why in str(report)
     assert tessera.torch.fallbacks().total() == before + 1
     assert why in tessera.torch.why_not(*args, **options)
+
+
+def test_causal_with_a_mask_is_what_pytorch_makes_of_it():
+    """Some versions compute it, and 2.15 refuses it."""
+    args = (*random_tensors(33, 1, 2, 2, 5, 5, 16), torch.ones(5, 5, dtype=torch.bool))
+    assert "both given" in tessera.torch.why_not(*args, is_causal=True)
+    try:
+        want = pytorch_sdpa(*args, is_causal=True)
+    except RuntimeError as refusal:
+        with tessera.torch.patched(), pytest.raises(RuntimeError, match=re.escape(str(refusal))):
+            F.scaled_dot_product_attention(*args, is_causal=True)
+    else:
+        with tessera.torch.patched() as report:
+            assert torch.equal(F.scaled_dot_product_attention(*args, is_causal=True), want)
+        assert "both given" in str(report)
 
 
 def test_transforms_fall_back():

@@ -43,7 +43,7 @@ LONG = (2, 16, 1024, 64)
 @pytest.mark.parametrize("row", _torch_prefer.ROWS, ids=lambda row: row.name)
 def test_every_row_meets_its_own_example(row):
     x = row.example
-    mask = torch.ones(1, dtype=torch.bool) if x.get("mask") else None
+    mask = torch.ones(1) if x.get("mask") == "additive" else None
     found = row_for(row.devices[-1], x["query"], x["key"], getattr(torch, x["dtype"]), mask, x.get("gradient", False))
     assert found == row.name
     assert row.reason and re.search(r"\d", row.measured), "a row needs its reason and its measurement"
@@ -55,8 +55,9 @@ def test_what_stays():
     assert row_for("cpu", (1, 32, 1, 128), (1, 8, 4096, 128)) is None
     assert row_for("cuda", LONG, LONG) is None
     assert row_for("cuda", (8, 32, 8, 128), (8, 8, 16384, 128)) is None  # measured ahead
-    assert row_for("cuda", (1, 32, 63, 128), (1, 8, 8192, 128)) is not None
-    assert row_for("cuda", (1, 32, 64, 128), (1, 8, 8192, 128)) is None
+    assert row_for("cuda", LONG, LONG, mask=torch.ones(1, dtype=torch.bool)) is None
+    assert row_for("cuda", LONG, LONG, mask=torch.ones(1)) is not None
+    assert row_for("cuda", (1, 32, 63, 128), (1, 8, 8192, 128)) is None
     assert row_for("cuda", (1, 8, 1, 64), (1, 8, 256, 64)) is None
     with torch.no_grad():
         assert row_for("cpu", LONG, LONG, gradient=True) is None

@@ -75,7 +75,7 @@ Status plan_of(const Request& request, RecentCalls::Call** out) {
 Status check_memory(const Request& request, const Addresses& at, RecentCalls::Call& call) {
   const std::uint64_t hash = RecentCalls::hash_of(at, request.device);
   if (call.looked_at(hash)) return {};
-  if (Status s = tessera::core::check_overlap(call.span_bytes, at); !s.ok()) return s;
+  if (Status s = tessera::core::check_overlap(request.attention, call.span_bytes); !s.ok()) return s;
   if (request.device.workspace != nullptr)
     if (Status s = tessera::core::check_workspace(request.device, call.span_bytes, at); !s.ok()) return s;
   const Backend* const backend = tessera::core::backend_of(request.device.kind);
@@ -137,8 +137,7 @@ Status fill_plan(const Request& request, tessera_plan_info* info) {
   RecentCalls::Call* call = nullptr;
   if (Status s = plan_of(request, &call); !s.ok()) return s;
   // The plan may be an earlier call's, over other addresses.
-  const Addresses at = tessera::core::addresses_of(request.attention);
-  if (Status s = tessera::core::check_overlap(call->span_bytes, at); !s.ok()) return s;
+  if (Status s = tessera::core::check_overlap(request.attention, call->span_bytes); !s.ok()) return s;
   if (call->words.empty()) {  // the same sentences every time: made once
     Problem problem;
     if (Status s = tessera::core::validate(request.attention, &problem); !s.ok()) return s;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/shared_elements.hpp"
 #include "core/tensor_checks.hpp"
 
 namespace tessera::core {
@@ -200,16 +201,19 @@ Status check_append(const tessera_attention& p, Problem* out) {
   return check_positions(p, out);
 }
 
-Status check_append_memory(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at) {
+Status check_append_memory(const tessera_attention& p, const PerTensor<std::uint64_t>& span_bytes) {
   if (span_bytes[TensorId::new_key] == 0 || span_bytes[TensorId::value] == 0) return {};
-  const bool in_key = at[TensorId::key] == at[TensorId::value];
+  const bool in_key = p.key.data == p.value.data;
   const bool given = span_bytes[TensorId::new_value] > 0;
   if (!given && !in_key) {
     return invalid("new_key is set and new_value is not: that is accepted where value.data is key.data");
   }
   if (given && in_key)
     return invalid("new_value is set, but value.data is key.data: what is stored in key is both then");
-  return {};
+  if (!given || !share_an_element(p.key, p.value)) return {};
+  return invalid(
+      "value overlaps key in memory: what is stored in one of them would change the other; accepted are rows "
+      "that lie between each other's, and value.data = key.data without new_value");
 }
 
 bool is_written(const TensorField& field, const PerTensor<std::uint64_t>& span_bytes) {

@@ -14,8 +14,9 @@ namespace tessera::core {
 
 // Fills out->append; the other parts of *out are settled.
 Status check_append(const tessera_attention& given, Problem* out);
-// Whether the values lie in the keys wherever new_value is left out, and only there.
-Status check_append_memory(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at);
+// Whether the values lie in the keys wherever new_value is left out, and only there: else nothing that is
+// stored in one of them is an element of the other.
+Status check_append_memory(const tessera_attention& given, const PerTensor<std::uint64_t>& span_bytes);
 // Whether a call writes to the tensor, given how far its tensors reach.
 bool is_written(const TensorField& field, const PerTensor<std::uint64_t>& span_bytes);
 // What only host memory tells: where new rows stand, and which rows of rope's tables are asked for. Lengths

@@ -234,8 +234,9 @@ inline constexpr std::int64_t kUnboundedReach = std::int64_t{1} << 61;
 Status validate(const tessera_attention& given, Problem* problem);
 
 // No result shares memory with anything else of the call; key and value are results where rows are stored in
-// them, but may share memory with each other. Part of validate(); asked again for every new set of addresses.
-Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at);
+// them, and may lie between each other's rows. Part of validate(); asked again for every new set of
+// addresses.
+Status check_overlap(const tessera_attention& given, const PerTensor<std::uint64_t>& span_bytes);
 // A workspace that was given is aligned and memory of its own.
 Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,
                        const Addresses& at);

@@ -263,10 +263,11 @@ Status validate(const tessera_attention& p, Problem* problem) {
   if (Status s = check_append(p, &out); !s.ok()) return s;
   if (Status s = check_written_once("output", p.output); !s.ok()) return s;
   if (Status s = check_written_once("lse", p.lse); !s.ok()) return s;
-  return check_overlap(out.span_bytes, addresses_of(p));
+  return check_overlap(p, out.span_bytes);
 }
 
-Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses& at) {
+Status check_overlap(const tessera_attention& p, const PerTensor<std::uint64_t>& span_bytes) {
+  const Addresses at = addresses_of(p);
   const auto begin = [&](TensorId id) { return reinterpret_cast<std::uintptr_t>(at[id]); };
   const auto end = [&](TensorId id) { return begin(id) + span_bytes[id]; };
   for (const TensorField& each : kTensorFields.values) {
@@ -288,7 +289,7 @@ Status check_overlap(const PerTensor<std::uint64_t>& span_bytes, const Addresses
       }
     }
   }
-  return check_append_memory(span_bytes, at);
+  return check_append_memory(p, span_bytes);
 }
 
 Status check_workspace(const tessera_device& device, const PerTensor<std::uint64_t>& span_bytes,

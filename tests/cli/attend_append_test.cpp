@@ -117,6 +117,9 @@ TEST_F(AttendAppend, RefusalsSayWhy) {
       {kNew + std::string("--key-output k.npy"), "k.npy is an input of this command"},
       {kNew + std::string("--key-output nk.npy"), "nk.npy is an input of this command"},
       {"--rope-first 1", "rope.first is 1, but there is no rope.cos"},
+      {"--rope-first 1", "Here rope.first is --rope-first, rope.cos is --rope-cos."},
+      {"--new-key nk.npy --new-value nv.npy",
+       "Here new_key is --new-key, mask.align is --causal or --align."},
       {"--causal bottom-right --rope-cos nv.npy", "a table of cosines"},
   };
   for (const auto& each : bad) {

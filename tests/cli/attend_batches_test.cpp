@@ -61,8 +61,10 @@ TEST_F(AttendBatches, FromFiles) {
   put("lengths.npy", content(Element::i64, {2}, std::vector<std::int64_t>{3, 2}));
   ran = run_qkv(paged);
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_NE(ran.text.find("page_table[0, 1] is -1, and key 2 of entry 0 needs it"), std::string::npos)
+  EXPECT_NE(ran.text.find("page_table[0, 1] is 1099511627776, and key 2 of entry 0 needs it"),
+            std::string::npos)
       << ran.text;
+  EXPECT_NE(ran.text.find("Here page_table is --page-table."), std::string::npos) << ran.text;
 }
 
 }  // namespace

@@ -65,6 +65,35 @@ TEST_F(AttendCodes, ACacheBesideAWideQuery) {
   EXPECT_NE(ran.text.find("query.dtype is i8"), std::string::npos) << ran.text;
 }
 
+// Values of two dimensions, side by side for each of them.
+TEST_F(AttendCodes, TransposedValues) {
+  put_codes();
+  const std::vector<std::uint8_t> by_dim = {0x38, 0x40, 0x48, 0x50};  // 1 and 2, then 4 and 8
+  for (const files::Shape& shape : {files::Shape{1, 1, 2, 2}, {1, 2, 2}, {2, 2}}) {
+    const auto leading = shape.size() - 2;
+    for (const char* name : {"q.npy", "k.npy"}) {
+      files::Shape rows(leading, 1);
+      rows.insert(rows.end(), {2, 1});
+      put(name, content(Element::u8, rows, std::vector<std::uint8_t>{0x38, 0x38}));
+    }
+    put("v.npy", content(Element::u8, shape, by_dim));
+    for (const char* layout : {"bhsd", "bshd"}) {
+      if (leading > 0 && std::string(layout) == "bshd") continue;  // queries would be heads
+      const Ran ran = run_qkv(std::string("--dtype f8e4m3 --value-transposed --window 0,0 --align top-left "
+                                          "--check --layout ") +
+                              layout);
+      ASSERT_EQ(ran.exit_code, 0) << ran.text;
+      expect_near(load("o.npy"), {1, 4, 2, 8});
+    }
+  }
+  put("v.npy", content(Element::f32, {2, 2}, std::vector<float>{1, 2, 4, 8}));
+  const Ran ran = run_qkv("--dtype f8e4m3 --value-transposed");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.text.find("v.npy: it holds float32; with --value-transposed values of 8 bits are accepted"),
+            std::string::npos)
+      << ran.text;
+}
+
 TEST_F(AttendCodes, RefusalsSayWhy) {
   put_codes();
   Ran ran = run_qkv("");

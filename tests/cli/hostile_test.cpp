@@ -154,7 +154,7 @@ TEST(Hostile, MistakesAreNamedByTheProgramWithASuggestion) {
       {"bench --seed 1 --seed 2", "tessera: --seed is given more than once"},
       {"verify --case", "tessera: --case needs a value"},
       {"attend", "tessera: --query is required"},
-      {"attend --layout sbhd", "tessera: --layout: sbhd not in {bhsd,bshd}"},
+      {"attend --layout sbhd", "tessera: --layout: 'sbhd' is unknown; accepted: bhsd, bshd"},
   };
   for (const auto& mistake : mistakes) {
     const Outcome wrong = run(mistake.line);

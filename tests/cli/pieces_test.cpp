@@ -57,6 +57,20 @@ TEST(Terminal, BarsAreInProportion) {
   EXPECT_EQ(bar_chart({{"a", 0, "", Ink::plain}}, 4), "  a    \n") << "nothing is no sliver";
 }
 
+TEST(Refusals, SayWhichFlagAFieldIs) {
+  const std::vector<std::string> options = {"--key-lengths", "--mask",     "--mask-align", "--causal",
+                                            "--align",       "--rope-cos", "--key",        "--scale-rows"};
+  EXPECT_EQ(flags_of_fields("key_lengths.shape[0] is 3, but key_lengths is", options),
+            "Here key_lengths is --key-lengths.");
+  EXPECT_EQ(flags_of_fields("new_key needs mask.align = bottom-right (2).", options),
+            "Here mask.align is --causal or --align.");
+  EXPECT_EQ(flags_of_fields("mask.tensor.shape[1] is 2; mask.tensor_align; rope.cos.", options),
+            "Here mask.tensor is --mask, mask.tensor_align is --mask-align, rope.cos is --rope-cos.");
+  EXPECT_EQ(flags_of_fields("key.shape[1] is 7, but query has 32 heads; see k_l.npy", options), "");
+  EXPECT_EQ(flags_of_fields("scale_rows is 3", options), "Here scale_rows is --scale-rows.");
+  EXPECT_EQ(flags_of_fields("scale_rows is 3", {"--scales"}), "Here scale_rows is --scales.");
+}
+
 TEST(Timing, StatisticsOfKnownSamples) {
   std::vector<double> samples;
   for (int i = 100; i >= 0; --i) samples.push_back(i);

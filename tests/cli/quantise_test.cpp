@@ -15,6 +15,7 @@ namespace {
 using testing_attend::content;
 using testing_attend::Element;
 using testing_attend::Ran;
+using testing_attend::Shape;
 
 class Quantise : public testing_attend::Attend {
  protected:
@@ -60,6 +61,44 @@ TEST_F(Quantise, AttendTakesWhatItWrites) {
           "--scale-rows 64 --output-dtype f32 --check");
   ASSERT_EQ(ran.exit_code, 0) << ran.text;
   expect_near(load("o.npy"), oracle::attend(problem_).output, 0.2);  // of numbers up to 2, with 4 bits each
+}
+
+// Of any rank, and in any layout: the value is turned over in the file, and the output is as without.
+TEST_F(Quantise, AttendTakesTransposedValues) {
+  using testing_attend::kDim, testing_attend::kKeys, testing_attend::kQueries, testing_attend::kValueDim;
+  const auto wave = testing_attend::waves(2 * kKeys * kValueDim, 0.3);
+  for (const std::string layout : {"bhsd", "bshd", "none"}) {
+    // Two heads, or without any.
+    const auto shape = [&](std::int64_t rows, std::int64_t dim) {
+      return layout == "bhsd"   ? Shape{2, rows, dim}
+             : layout == "bshd" ? Shape{rows, 2, dim}
+                                : Shape{rows, dim};
+    };
+    const auto put_wave = [&](const std::string& name, const Shape& sizes) {
+      std::int64_t count = 1;
+      for (const std::int64_t size : sizes) count *= size;
+      put(name, content(Element::f32, sizes, std::vector<float>(wave.begin(), wave.begin() + count)));
+    };
+    put_wave("q.npy", shape(kQueries, kDim));
+    put_wave("k.npy", shape(kKeys, kDim));
+    put_wave("v.npy", shape(kKeys, kValueDim));
+    const std::string order = layout == "bshd" ? " --layout bshd" : "";
+    ASSERT_EQ(quantise("--input k.npy --dtype i8 --output k8.safetensors" + order).exit_code, 0);
+    ASSERT_EQ(quantise("--input v.npy --dtype i8 --output v8.safetensors" + order).exit_code, 0);
+    ASSERT_EQ(quantise("--input v.npy --dtype i8 --transpose --output t8.safetensors" + order).exit_code, 0);
+    const std::string rest = order +
+                             " --output o.npy --query q.npy --key k8.safetensors:codes --key-scales "
+                             "k8.safetensors:scales --value ";
+    Ran ran = run("--value-scales v8.safetensors:scales --check " + rest + "v8.safetensors:codes");
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    const files::Tensor plain = load("o.npy");
+    const std::string transposed = "--value-scales t8.safetensors:scales " + rest + "t8.safetensors:codes";
+    ran = run("--value-transposed " + transposed);
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    EXPECT_EQ(load("o.npy").shape, plain.shape);
+    EXPECT_EQ(bytes(load("o.npy")), bytes(plain)) << layout;
+    EXPECT_EQ(run(transposed).exit_code, 2) << layout;
+  }
 }
 
 TEST_F(Quantise, WholeNumbersOfACache) {

@@ -14,6 +14,7 @@
 #include "cases/gates.hpp"
 #include "core/plan.hpp"
 #include "oracle/oracle.hpp"
+#include "tests/case_of.hpp"
 
 namespace tessera::testing_cpu {
 
@@ -55,12 +56,7 @@ inline std::vector<tessera_device> kernels_here() {
   return out;
 }
 
-inline cases::Case case_of(const std::string& words) {
-  std::string error;
-  const auto c = cases::parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << " : " << error;
-  return c.value_or(cases::Case{});
-}
+using testing_cases::case_of;
 
 // Runs the kernel on the instance; the test fails if it refuses.
 inline void attend(cases::Instance& instance, const tessera_device& device) {

@@ -11,13 +11,16 @@
 
 #include "append_specs.hpp"
 #include "cuda/append/dispatch.hpp"
+#include "on_device.hpp"
 #include "pretend.hpp"
 
 namespace tessera::testing_append {
 namespace {
 
+using testing_cuda::Captured;
 using testing_cuda::gpu_device;
 using testing_cuda::no_gpu;
+using testing_cuda::status_of;
 
 // Inputs stay as they were.
 void expect_untouched(const There& there) {
@@ -212,27 +215,16 @@ TEST(AppendGraph, OneServesEveryLength) {
   for (const Spec& s : {small(), small_pages()}) {
     Chain chain(s, {0, -18, -15, -14, -14, -7, 0});
     There there(chain.calls[0]);
-    gpu::Stream stream;
-    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-    tessera_device device = gpu_device();
-    device.stream = stream.get();
-    gpu::Graph graph;
-    const core::Status captured = gpu::Graph::capture(
-        stream,
-        [&] {
-          return tessera_attend(&there.problem, &device) == TESSERA_OK
-                     ? core::Status{}
-                     : core::Status{TESSERA_INTERNAL, tessera_last_error()};
-        },
-        &graph);
-    ASSERT_TRUE(captured.ok()) << captured.message;
+    const Captured step(
+        [&](const tessera_device& d) { return status_of(tessera_attend(&there.problem, &d)); });
+    ASSERT_TRUE(step.status.ok()) << step.status.message;
     expect_same("captured", there.bytes(TensorId::key), chain.calls[0].of[TensorId::key].bytes);
     for (std::size_t n = 0; n < chain.calls.size(); ++n) {
       there.call.of = chain.calls[n].of;
       for (const TensorId id : {TensorId::query, TensorId::new_key, TensorId::new_value,
                                 TensorId::key_lengths, TensorId::rope_cos, TensorId::rope_sin})
         there.send(id);
-      ASSERT_TRUE(graph.replay(stream).ok() && stream.synchronize().ok());
+      ASSERT_TRUE(step.replay().ok());
       chain.expected[n].expect(there, fmt::format("replay {}", n));
     }
   }

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cases/gpu/memory.hpp"
-#include "support.hpp"
+#include "on_device.hpp"
 
 namespace tessera::testing_cuda {
 namespace {
@@ -149,23 +148,11 @@ TEST(Device, ACallCanBeCapturedAndReplayed) {
   ASSERT_TRUE(direct.ok()) << direct.message;
   const std::vector<unsigned char> wanted = there.instance.output_bytes();
 
-  gpu::Stream stream;
-  gpu::Graph graph;
-  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-  tessera_device device = gpu_device();
-  device.stream = stream.get();
-  const core::Status captured = gpu::Graph::capture(
-      stream,
-      [&]() -> core::Status {
-        const tessera_status status = tessera_attend(&there.problem, &device);
-        return {status, status == TESSERA_OK ? "" : tessera_last_error()};
-      },
-      &graph);
-  ASSERT_TRUE(captured.ok()) << captured.message;
+  const Captured step([&](const tessera_device& d) { return status_of(tessera_attend(&there.problem, &d)); });
+  ASSERT_TRUE(step.status.ok()) << step.status.message;
   there.instance.poison_outputs();
   ASSERT_TRUE(there.mirror->send_outputs().ok());
-  ASSERT_TRUE(graph.replay(stream).ok());
-  ASSERT_TRUE(stream.synchronize().ok());
+  ASSERT_TRUE(step.replay().ok());
   ASSERT_TRUE(there.mirror->fetch_outputs().ok());
   EXPECT_EQ(there.instance.output_bytes(), wanted);
 }
@@ -173,22 +160,12 @@ TEST(Device, ACallCanBeCapturedAndReplayed) {
 TEST(Device, RefusedCallsDuringACaptureLeaveItValid) {
   SKIP_WITHOUT_GPU();
   OnGpu there(kPlain);
-  gpu::Stream stream;
-  gpu::Graph graph;
-  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-  tessera_device device = gpu_device();
-  device.stream = stream.get();
-  const core::Status captured = gpu::Graph::capture(
-      stream,
-      [&]() -> core::Status {
-        EXPECT_EQ(tessera_attend(&there.instance.problem(), &device), TESSERA_INVALID_ARGUMENT);
-        const tessera_status status = tessera_attend(&there.problem, &device);
-        return {status, status == TESSERA_OK ? "" : tessera_last_error()};
-      },
-      &graph);
-  ASSERT_TRUE(captured.ok()) << captured.message;
-  EXPECT_TRUE(graph.replay(stream).ok());
-  EXPECT_TRUE(stream.synchronize().ok());
+  const Captured step([&](const tessera_device& d) {
+    EXPECT_EQ(tessera_attend(&there.instance.problem(), &d), TESSERA_INVALID_ARGUMENT);
+    return status_of(tessera_attend(&there.problem, &d));
+  });
+  ASSERT_TRUE(step.status.ok()) << step.status.message;
+  EXPECT_TRUE(step.replay().ok());
 }
 
 // Calls of a stream in a row, each with the last one's output for its query, and writing where that one read.

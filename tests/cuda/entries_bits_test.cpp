@@ -5,11 +5,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "cases/gpu/memory.hpp"
-#include "core/tensors.hpp"
 #include "cuda/sm90/entries.hpp"
+#include "on_device.hpp"
 #include "planned.hpp"
-#include "support.hpp"
 #include "tests/serving_batch.hpp"
 
 namespace tessera::testing_cuda {
@@ -18,27 +16,12 @@ namespace {
 using namespace testing_serving;
 using core::TensorId;
 
-std::size_t bytes_of(const tessera_tensor& t) {
-  std::int64_t last = 0;
-  for (std::int32_t d = 0; d < t.rank; ++d) {
-    if (t.shape[d] == 0) return 0;
-    last += (t.shape[d] - 1) * t.strides[d];
-  }
-  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
-}
-
 // A batch on the GPU and the steps that compute its entries with at least so many rows.
-class OnDevice {
+class Submitted : public OnDevice {
  public:
-  explicit OnDevice(const tessera_attention& host, int least_queries = 1) : host_(host), problem_(host) {
-    core::for_each_tensor(problem_, [&](const core::TensorField& field, tessera_tensor& t) {
-      if (t.data == nullptr || bytes_of(t) == 0) return;
-      EXPECT_TRUE(gpu::Memory::allocate(0, bytes_of(t), &memory[field.id]).ok());
-      EXPECT_TRUE(memory[field.id].upload(t.data, bytes_of(t)).ok());
-      t.data = memory[field.id].data();
-    });
+  explicit Submitted(const tessera_attention& here, int least_queries = 1) : OnDevice(here) {
     core::Problem validated;
-    EXPECT_TRUE(core::validate(problem_, &validated).ok());
+    EXPECT_TRUE(core::validate(problem, &validated).ok());
     const cuda::runtime::Gpu& gpu = *cuda::runtime::find_gpu(0, nullptr);
     EXPECT_TRUE(cuda::sm90::takes_entries(validated, gpu));
     const core::Status added = cuda::sm90::add_entries(validated, gpu, least_queries, &steps_);
@@ -46,21 +29,10 @@ class OnDevice {
     EXPECT_TRUE(steps_.finish(0, 1, [] { return std::string(); }).ok());
   }
   core::Status submit(const tessera_device& device) const {
-    return steps_.submit(core::addresses_of(problem_), device);
+    return steps_.submit(core::addresses_of(problem), device);
   }
-  // Into the host's tensors; waits for the GPU.
-  void download() const {
-    for (const TensorId id : {TensorId::output, TensorId::lse}) {
-      const tessera_tensor& t = id == TensorId::output ? host_.output : host_.lse;
-      if (t.data != nullptr && bytes_of(t) > 0) {
-        EXPECT_TRUE(memory[id].download(t.data, bytes_of(t)).ok());
-      }
-    }
-  }
-  core::PerTensor<gpu::Memory> memory;
 
  private:
-  tessera_attention host_, problem_;
   cuda::Steps steps_;
 };
 
@@ -74,7 +46,7 @@ void clear(const tessera_attention& p) {
 
 std::string attend(const tessera_attention& p, const tessera_device& device) {
   clear(p);
-  const OnDevice there(p);
+  const Submitted there(p);
   const core::Status status = there.submit(device);
   there.download();
   return status.message;
@@ -214,7 +186,7 @@ TEST_F(Entries, WithFewRowsAreLeftAlone) {
   std::vector<Sequence> batch;
   for (const std::int64_t rows : {1, 63, 64, 0, 130, 12}) batch.emplace_back(s, rows, 200, 1);
   Together together(s, batch, {{0, 1, 2, 3, 4, 5}, 16});
-  const OnDevice there(together.problem, 64);
+  const Submitted there(together.problem, 64);
   ASSERT_TRUE(there.submit(gpu_device()).ok());
   there.download();
   const Bits bits = together.bits();
@@ -238,19 +210,13 @@ TEST_F(Entries, GraphServesEveryLength) {
     EXPECT_EQ(attend(together.problem, gpu_device()), "");
     const Bits expected = together.bits();
     clear(together.problem);
-    OnDevice there(together.problem);
+    Submitted there(together.problem);
     gpu::Memory& keys = there.memory[page > 0 ? TensorId::key_lengths : TensorId::key_offsets];
     gpu::Memory& rows = there.memory[TensorId::query_offsets];
     ASSERT_TRUE(keys.fill(0, keys.bytes()).ok() && rows.fill(0, rows.bytes()).ok());
-    gpu::Stream stream;
-    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-    tessera_device device = gpu_device();
-    device.stream = stream.get();
-    gpu::Graph graph;
-    const core::Status captured = gpu::Graph::capture(
-        stream, [&] { return there.submit(device); }, &graph);
-    ASSERT_TRUE(captured.ok()) << captured.message;
-    ASSERT_TRUE(graph.replay(stream).ok() && stream.synchronize().ok());
+    const Captured step([&](const tessera_device& d) { return there.submit(d); });
+    ASSERT_TRUE(step.status.ok()) << step.status.message;
+    ASSERT_TRUE(step.replay().ok());
     there.download();  // nobody owns a row: nothing was written
     float lse = 0;
     std::memcpy(&lse, together.lse.row(0, 3, 70), sizeof lse);
@@ -259,7 +225,7 @@ TEST_F(Entries, GraphServesEveryLength) {
     ASSERT_TRUE(keys.upload(lengths.data, keys.bytes()).ok());
     ASSERT_TRUE(rows.upload(together.problem.query_offsets.data, rows.bytes()).ok());
     for (int times = 0; times < 2; ++times) {
-      ASSERT_TRUE(graph.replay(stream).ok() && stream.synchronize().ok());
+      ASSERT_TRUE(step.replay().ok());
       there.download();
       EXPECT_TRUE(together.bits() == expected) << "pages of " << page;
     }

@@ -8,6 +8,7 @@
 #include "cases/case.hpp"
 #include "cases/tensors.hpp"
 #include "core/plan.hpp"
+#include "tests/case_of.hpp"
 #include "tests/cuda/pretend.hpp"
 
 namespace tessera::testing_cuda {
@@ -15,11 +16,8 @@ namespace tessera::testing_cuda {
 inline constexpr int kSms = 132;  // of an H200
 
 inline core::Problem problem(const std::string& words) {
-  std::string error;
-  const auto c = cases::parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << ": " << error;
   core::Problem made;
-  const core::Status status = cases::validated(c.value_or(cases::Case{}), &made);
+  const core::Status status = cases::validated(testing_cases::case_of(words), &made);
   EXPECT_TRUE(status.ok()) << words << ": " << status.message;
   return made;
 }

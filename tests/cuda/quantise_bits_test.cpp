@@ -12,9 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "cases/gpu/memory.hpp"
+#include "on_device.hpp"
 #include "oracle/oracle.hpp"
-#include "support.hpp"
 
 namespace tessera::testing_cuda {
 namespace {
@@ -319,26 +318,14 @@ TEST(QuantiseBits, CapturedIntoAGraphAndReplayedOverOtherNumbers) {
   SKIP_WITHOUT_GPU();
   const Wish wish{.input = TESSERA_BF16, .scales = Scales::block64, .smooth = true};
   Call call(wish);
-  gpu::Stream stream;
-  gpu::Graph graph;
-  ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-  tessera_device device = gpu_device();
-  device.stream = stream.get();
-  const core::Status captured = gpu::Graph::capture(
-      stream,
-      [&] {
-        const tessera_status status = tessera_quantise(&call.gpu, &device);
-        return core::Status{status, status == TESSERA_OK ? "" : tessera_last_error()};
-      },
-      &graph);
-  ASSERT_TRUE(captured.ok()) << captured.message;
+  const Captured step([&](const tessera_device& d) { return status_of(tessera_quantise(&call.gpu, &d)); });
+  ASSERT_TRUE(step.status.ok()) << step.status.message;
   for (const Numbers numbers : {Numbers::normal, Numbers::wild}) {
     Wish other = wish;
     other.numbers = numbers;
     fill(&call.input, other);
     ASSERT_TRUE(call.input.there.upload(call.input.bytes.data(), call.input.bytes.size()).ok());
-    ASSERT_TRUE(graph.replay(stream).ok());
-    ASSERT_TRUE(stream.synchronize().ok());
+    ASSERT_TRUE(step.replay().ok());
     call.on_host();
     call.expect_same(words(other));
   }

@@ -5,9 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "cases/gpu/memory.hpp"
-#include "core/tensors.hpp"
-#include "support.hpp"
+#include "on_device.hpp"
 #include "tests/serving_batch.hpp"
 
 namespace tessera::testing_cuda {
@@ -102,27 +100,6 @@ TEST_P(ServingBits, RowsOfNoEntryAreCleared) {
   }
 }
 
-std::size_t bytes_of(const tessera_tensor& t) {
-  std::int64_t last = 0;
-  for (std::int32_t d = 0; d < t.rank; ++d) last += (t.shape[d] - 1) * t.strides[d];
-  return static_cast<std::size_t>(last + 1) * tessera_dtype_size(t.dtype);
-}
-
-// The tensors of a batch on the GPU, to be changed there.
-struct OnDevice {
-  core::PerTensor<gpu::Memory> memory;
-  tessera_attention problem;
-
-  explicit OnDevice(const tessera_attention& host) : problem(host) {
-    core::for_each_tensor(problem, [&](const core::TensorField& field, tessera_tensor& t) {
-      if (t.data == nullptr) return;
-      EXPECT_TRUE(gpu::Memory::allocate(0, bytes_of(t), &memory[field.id]).ok());
-      EXPECT_TRUE(memory[field.id].upload(t.data, bytes_of(t)).ok());
-      t.data = memory[field.id].data();
-    });
-  }
-};
-
 struct Lengths {
   std::int64_t rows, keys;
 };
@@ -186,27 +163,12 @@ TEST(ServingGraph, OneServesEveryLength) {
     gpu::Memory& keys = there.memory[paged ? core::TensorId::key_lengths : core::TensorId::key_offsets];
     gpu::Memory& rows = there.memory[core::TensorId::query_offsets];
     ASSERT_TRUE(keys.fill(0, keys.bytes()).ok() && rows.fill(0, rows.bytes()).ok());
-    gpu::Stream stream;
-    ASSERT_TRUE(gpu::Stream::create(0, &stream).ok());
-    tessera_device device = gpu_device();
-    device.stream = stream.get();
-    gpu::Graph graph;
-    const core::Status captured = gpu::Graph::capture(
-        stream,
-        [&] {
-          return tessera_attend(&there.problem, &device) == TESSERA_OK
-                     ? core::Status{}
-                     : core::Status{TESSERA_INTERNAL, tessera_last_error()};
-        },
-        &graph);
-    ASSERT_TRUE(captured.ok()) << captured.message;
+    const Captured step(
+        [&](const tessera_device& d) { return status_of(tessera_attend(&there.problem, &d)); });
+    ASSERT_TRUE(step.status.ok()) << step.status.message;
     const auto replay = [&] {
-      ASSERT_TRUE(graph.replay(stream).ok() && stream.synchronize().ok());
-      for (auto& [id, host] :
-           {std::pair{core::TensorId::output, &together.output}, {core::TensorId::lse, &together.lse}}) {
-        const tessera_tensor t = host->tensor();
-        ASSERT_TRUE(there.memory[id].download(t.data, bytes_of(t)).ok());
-      }
+      ASSERT_TRUE(step.replay().ok());
+      there.download();
     };
     replay();  // nobody owns a row
     float lse = 0;

@@ -14,7 +14,7 @@
 #include "cuda/sm90/configs.hpp"
 #include "protocol/machine.hpp"
 // The kernel, with stand-ins for what is PTX.
-#include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/consumer_rows.hpp"
 #include "cuda/sm90/make_schedule.hpp"
 #include "cuda/sm90/producer.hpp"
 

@@ -10,6 +10,7 @@
 #include "cases/gates.hpp"
 #include "core/plan.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "tests/case_of.hpp"
 
 namespace tessera::testing_cuda {
 
@@ -29,12 +30,7 @@ inline tessera_device gpu_device() {
   return device;
 }
 
-inline cases::Case case_of(const std::string& words) {
-  std::string error;
-  const auto c = cases::parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << " : " << error;
-  return c.value_or(cases::Case{});
-}
+using testing_cases::case_of;
 
 // Devices that force one kernel each, for every CUDA kernel this machine can run.
 inline std::vector<tessera_device> kernels_here() {

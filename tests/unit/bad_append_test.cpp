@@ -1,6 +1,7 @@
 // Bad new rows, one by one, and good ones; bad_rope_test.cpp has rope, bad_input_test.cpp the judge.
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "tests/unit/bad_input.hpp"
 
@@ -188,6 +189,23 @@ const BadInput kNewRows[] = {
      },
      kInvalid,
      {"new_value is set, but value.data is key.data"}},
+    {"value_begins_in_a_row_of_key",
+     [](Fixture& f) { f.put_caches_in_room(4); },
+     kInvalid,
+     {"value overlaps key in memory", "value.data = key.data without new_value"}},
+    {"last_row_of_value_is_the_first_of_key",
+     [](Fixture& f) { f.put_caches_in_room(-(2 * 2 * 5 * 8 - 8)); },
+     kInvalid,
+     {"value overlaps key in memory"}},
+    {"value_of_other_strides_in_key",
+     [](Fixture& f) {
+       f.put_caches_in_room(2 * 2 * 5 * 8 - 1);
+       f.problem.value.strides[2] = 9;
+       f.problem.value.strides[1] = 45;
+       f.problem.value.strides[0] = 90;
+     },
+     kInvalid,
+     {"value overlaps key in memory"}},
     {"new_key_in_key",
      [](Fixture& f) {
        f.add_new_rows();
@@ -330,8 +348,7 @@ TEST(GoodAppend, IsTaken) {
   }
 }
 
-// Key and value may be two halves of one pool: whether rows of theirs meet is not looked at, whether they are
-// one is.
+// Key and value may be two halves of one pool: rows that lie between each other's.
 TEST(GoodAppend, KeyAndValueOfOnePool) {
   Fixture f;
   std::vector<float> pool(2 * 2 * 2 * 5 * 8, 0.5f);  // [batch, two, kv_heads, keys, dim]
@@ -345,6 +362,10 @@ TEST(GoodAppend, KeyAndValueOfOnePool) {
     const bool is_new = n / 8 % 5 >= 2;
     EXPECT_EQ(pool[n], !is_new ? 0.5f : n / (2 * 5 * 8) % 2 == 0 ? 0.75f : 0.875f) << n;
   }
+  // The plan is there already (addresses differ by 16 bytes); they are looked at again.
+  f.problem.value.data = pool.data() + 2 * 5 * 8 - 4;
+  EXPECT_EQ(tessera_attend(&f.problem, &f.device), kInvalid);
+  EXPECT_NE(std::string(tessera_last_error()).find("value overlaps key"), std::string::npos);
 }
 
 }  // namespace

@@ -75,6 +75,13 @@ struct Fixture {
     problem.prior_output = tessera_tensor_4d(prior.data(), TESSERA_F32, 2, 4, 3, 8);
     problem.prior_lse = {prior_lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
   }
+  // Key and value to be appended to, value so many elements behind key.
+  void put_caches_in_room(std::int64_t elements) {
+    room.resize(4096 * sizeof(float), 1);
+    add_new_rows();
+    problem.key.data = reinterpret_cast<float*>(room.data()) + 1024;
+    problem.value.data = static_cast<float*>(problem.key.data) + elements;
+  }
   // New rows for all of the queries, which stand on the last keys.
   void add_new_rows() {
     const std::int64_t batch = problem.query.shape[0];

@@ -9,17 +9,13 @@
 #include "cases/sequences.hpp"
 #include "core/append.hpp"
 #include "core/problem.hpp"
+#include "tests/case_of.hpp"
 
 namespace {
 
 using namespace tessera::cases;
-
-Case case_of(const std::string& text) {
-  std::string error;
-  const auto c = parse(text, &error);
-  EXPECT_TRUE(c.has_value()) << text << ": " << error;
-  return c.value_or(Case{});
-}
+using tessera::testing_cases::case_of;
+using tessera::testing_cases::mistake_in;
 
 TEST(AppendWords, GoBothWays) {
   const std::string text =
@@ -59,8 +55,7 @@ TEST(AppendWords, MistakesAreSentences) {
       {"q3 rope=halves+4:4", "'rope=halves+4:4' : rope must be"},
   };
   for (const auto& m : mistakes) {
-    std::string error;
-    EXPECT_FALSE(parse(m.text, &error).has_value()) << m.text;
+    const std::string error = mistake_in(m.text);
     EXPECT_EQ(error.rfind(m.sentence, 0), 0u) << error;
   }
 }

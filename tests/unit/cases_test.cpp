@@ -12,23 +12,13 @@
 #include "cases/random.hpp"
 #include "oracle/oracle.hpp"
 #include "oracle/reading.hpp"
+#include "tests/case_of.hpp"
 
 namespace {
 
 using namespace tessera::cases;
-
-Case case_of(const std::string& text) {
-  std::string error;
-  const auto c = parse(text, &error);
-  EXPECT_TRUE(c.has_value()) << text << " : " << error;
-  return c.value_or(Case{});
-}
-
-std::string error_of(const std::string& text) {
-  std::string error;
-  EXPECT_FALSE(parse(text, &error).has_value()) << text;
-  return error;
-}
+using tessera::testing_cases::case_of;
+using tessera::testing_cases::mistake_in;
 
 bool same_shape(Case a, const Case& b) {
   a.name = b.name;
@@ -153,7 +143,7 @@ TEST(Words, MistakesGetASentence) {
       {"b1 h1 q1000000 mask=boolean", "a tensor of this case would hold"},
       {"mission999", "'mission999' : not a case name"},
   };
-  for (const auto& m : mistakes) EXPECT_EQ(error_of(m.text).rfind(m.sentence, 0), 0u) << error_of(m.text);
+  for (const auto& m : mistakes) EXPECT_EQ(mistake_in(m.text).rfind(m.sentence, 0), 0u) << mistake_in(m.text);
 }
 
 TEST(List, NamesAreUniqueAndGroupsKnown) {

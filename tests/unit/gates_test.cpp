@@ -6,18 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "fake_kernel.hpp"
+#include "tests/case_of.hpp"
 
 namespace {
 
 using namespace tessera::cases;
 using tessera::fake::Mistake;
-
-Case case_of(const std::string& words) {
-  std::string error;
-  const auto c = parse(words, &error);
-  EXPECT_TRUE(c.has_value()) << words << " : " << error;
-  return c.value_or(Case{});
-}
+using tessera::testing_cases::case_of;
 
 Verdict judge_fake(const Case& c, Input input, std::uint64_t seed, Mistake mistake) {
   Instance instance(c, input, seed);

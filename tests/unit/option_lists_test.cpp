@@ -17,18 +17,13 @@
 #include "core/kernel.hpp"
 #include "oracle/oracle.hpp"
 #include "oracle/reading.hpp"
+#include "tests/case_of.hpp"
 
 namespace {
 
 using namespace tessera;
 using namespace tessera::cases;
-
-Case case_of(const std::string& text) {
-  std::string error;
-  const auto c = parse(text, &error);
-  EXPECT_TRUE(c.has_value()) << text << " : " << error;
-  return c.value_or(Case{});
-}
+using tessera::testing_cases::case_of;
 
 struct Option {
   const char* name;

@@ -5,7 +5,7 @@
 
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/ptx/registers.hpp"
-#include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/consumer_rows.hpp"
 #include "cuda/sm90/producer.hpp"
 
 namespace tessera::cuda::sm90 {

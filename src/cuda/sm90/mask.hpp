@@ -6,6 +6,7 @@
 #include "cuda/sm90/fragments.hpp"
 #include "cuda/sm90/mask_walk.hpp"
 #include "cuda/sm90/schedule.hpp"
+#include "cuda/tile/element.hpp"
 #include "cuda/tile/options.hpp"
 
 namespace tessera::cuda::sm90 {

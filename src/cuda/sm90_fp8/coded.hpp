@@ -1,7 +1,9 @@
 // What consumers of 8-bit inputs do in their own way: scales, and rows whose output is of another type.
 #pragma once
 
+#include "cuda/ptx/global_store.hpp"
 #include "cuda/sm90/consumer.hpp"
+#include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90_fp8/params.hpp"
 #include "cuda/tile/coded_rows.hpp"
 
