@@ -212,6 +212,8 @@ typedef struct tessera_attention {
       new_value;     /* the same with value_dim; left out where value lies in key (value.data = key.data) */
   tessera_rope rope; /* with mask.align bottom-right or positions; query of f32, f16 or bf16 */
   tessera_tensor positions; /* optional, with rope: [batch, queries], with query_offsets [rows]; i32 or i64 */
+  tessera_tensor key_tail;  /* optional [batch, kv_heads, keys, tail], query's dtype: f32, f16 or bf16; key has
+                               then the first dim - tail dimensions of a head */
 } tessera_attention;
 
 /* Numbers as 8-bit codes and scales, the way tessera_attend takes them. Element [o, h, r, d] of output is
@@ -358,7 +360,7 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, TESSERA_PRECISION_ACCURATE, \
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, {TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, 0},   \
-        TESSERA_TENSOR_NONE                                                                           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                                                      \
   }
 
 #define TESSERA_QUANTISATION_INIT                                                                \

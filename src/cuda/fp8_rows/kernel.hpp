@@ -79,9 +79,9 @@ __device__ inline Owner owner_of(const Params& p, int row) {
 }
 
 // Rows of a head side by side, so that they share its keys in the caches; the last ones first where they see
-// most of them.
-template <class Code, class T>
-__device__ inline void attend_rows(const RowsParams& params) {
+// most of them. RowsOf: Rows, or what stands for it (tail.hpp).
+template <class RowsOf, class T, class Given>
+__device__ inline void attend_rows(const Given& params) {
   const Params& p = params.problem;
   const bool one_behind_the_other = p.query_offsets.data != nullptr;
   const long long rows = p.sizes.queries, outer = one_behind_the_other ? 1 : p.sizes.batch,
@@ -101,7 +101,7 @@ __device__ inline void attend_rows(const RowsParams& params) {
     if (owner.batch < 0) continue;
     tile::careful_row_of<T, true, true>(
         p, owner.batch, head, owner.query, part * kColumns,
-        [&](const auto& v, tile::RowIndex at) { return Rows<Code>(params, v, at); });
+        [&](const auto& v, tile::RowIndex at) { return RowsOf(params, v, at); });
   }
 }
 
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ RowsP
     ptx::wait_for_dependencies();
   }
   tile::clear_unowned_rows<T>(params.problem);
-  attend_rows<Code, T>(params);
+  attend_rows<Rows<Code>, T>(params);
 }
 
 }  // namespace tessera::cuda::fp8_rows
