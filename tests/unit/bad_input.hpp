@@ -44,9 +44,9 @@ struct Fixture {
   }
   // The keys' last three dimensions in a tensor of their own, laid out as key is then.
   void add_tail() {
-    const std::int64_t* const k = problem.key.shape;
-    problem.key_tail = tessera_tensor_4d(tail.data(), TESSERA_F32, k[0], k[1], k[2], 3);
-    problem.key = tessera_tensor_4d(this->k.data(), TESSERA_F32, k[0], k[1], k[2], 5);
+    const std::int64_t* const sizes = problem.key.shape;
+    problem.key_tail = tessera_tensor_4d(tail.data(), TESSERA_F32, sizes[0], sizes[1], sizes[2], 3);
+    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, sizes[0], sizes[1], sizes[2], 5);
   }
   // As much as the call takes, aligned, with 4 KB behind it.
   char* add_workspace() {

@@ -168,7 +168,7 @@ TEST(Tail, MeetsEveryOptionAndLayout) {
   for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16})
     for (const bool codes : {false, true})
       EXPECT_GE(count([&](const Case& c) { return c.dtype == dtype && c.append && (c.cache != 0) == codes; }),
-                3)
+                2)
           << dtype << codes;
   const std::function<bool(const Case&)> few[] = {
       [](const Case& c) { return c.packed && c.ragged; },

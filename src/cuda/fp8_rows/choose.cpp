@@ -98,11 +98,6 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   return finish(p, gpu_of(device), made, step, out);
 }
 
-Keys keys_of(const core::Problem& p) {
-  if (!core::is_8_bit(p.kv.dtype)) return Keys::wide;
-  return p.kv.dtype == TESSERA_F8E4M3 ? Keys::e4m3 : p.kv.dtype == TESSERA_F8E5M2 ? Keys::e5m2 : Keys::i8;
-}
-
 core::Status prepare_tail(const core::Problem& p, const core::Device& device,
                           std::shared_ptr<const core::Prepared>* out) {
   const core::Tensor4& tail = p.kv.tail;
@@ -115,7 +110,8 @@ core::Status prepare_tail(const core::Problem& p, const core::Device& device,
   step.kernel = "tail_rows";
   step.set_params(params);
   step.place = place_tail;
-  step.function = tail_function_for(keys_of(p), output_element(p));
+  step.function = core::is_8_bit(p.kv.dtype) ? tail_function_for(codes_of(p.kv.dtype), output_element(p))
+                                             : tail_function_for(element_of(p.kv.dtype));
   return finish(p, gpu_of(device), made, step, out);
 }
 
