@@ -79,6 +79,7 @@ TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
   for (cases::Case c : cases::named()) {
     // The scalar kernel's, and of 8 bits.
     if (c.group == "serving" || c.group.starts_with("append") || c.group.starts_with("fp8")) continue;
+    if (c.tail > 0) continue;
     c.dtype = TESSERA_F32;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
@@ -105,6 +106,15 @@ TEST_P(Selector, Every8BitCaseGetsAKernel) {
     if (c.name == "fp8_d3" || c.name == "fp8_pages_16" || c.cache != 0) {
       EXPECT_EQ(name, "fp8_rows") << c.name;
     }
+  }
+}
+
+TEST_P(Selector, KeysInTwoTensorsGetTheOneKernelThatTakesThem) {
+  for (const cases::Case& c : cases::in_group("tail")) {
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    EXPECT_EQ(plan.kernel->name, "tail_rows") << c.name;
   }
 }
 
