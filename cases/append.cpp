@@ -75,6 +75,7 @@ void fill_positions(const Case& c, std::uint64_t seed, const tessera_attention& 
 
 std::string append_words(const Case& c) {
   std::string out;
+  if (c.tail > 0) out += fmt::format(" tail={}", c.tail);
   if (c.latent) out += " latent";
   if (c.append) out += " append";
   if (c.rope_pairs > 0)
@@ -108,10 +109,13 @@ std::string check_append(const Case& c) {
     return "append : needs causal=bottom-right or align=bottom-right: a new row stands where its query "
            "stands";
   if (c.append && c.packed) return "append and packed : packed keys have no room for new ones";
+  if (c.tail > 0 && of_codes(c)) return "tail= : needs f32, f16 or bf16";
+  if (c.tail >= c.dim && c.tail > 0)
+    return fmt::format("tail= : the last {} dimensions of d{} leave none to key", c.tail, c.dim);
   if (c.latent && of_codes(c)) return "latent : needs f32, f16 or bf16";
-  if (c.latent && c.value_dim > c.dim)
-    return fmt::format("latent : the values are the first dimensions of the keys, but v{} is more than d{}",
-                       c.value_dim, c.dim);
+  if (c.latent && c.value_dim > c.key_dim())
+    return fmt::format("latent : the values are the first dimensions of the keys, but v{} is more than d{}{}",
+                       c.value_dim, c.dim, c.tail > 0 ? fmt::format(" less tail={}", c.tail) : "");
   if (c.latent && c.transposed) return "latent and transposed : values that lie in keys lie as those do";
   if (c.positions && c.rope_pairs == 0) return "positions : needs rope=";
   if (c.positions && c.alibi) return "positions and alibi : slopes count from where a row stands among keys";
@@ -163,8 +167,9 @@ void fill_rope(const Case& c, std::uint64_t seed, const tessera_attention& p) {
 void lift_new_rows(const Case& c, const tessera_attention& p) {
   if (!c.append) return;
   const Sequences sequences(c, p);
+  const tessera_tensor none = TESSERA_TENSOR_NONE;
   const ScaleOf key_scale(p.key, p.key_scales, p.scale_rows),
-      value_scale(p.value, p.value_scales, p.scale_rows);
+      value_scale(p.value, p.value_scales, p.scale_rows), tail_scale(p.key_tail, none, 0);
   for (std::int64_t b = 0; b < c.batch; ++b) {
     const std::int64_t rows = sequences.rows_of(b), first = sequences.key_length(b) - rows;
     for (std::int64_t i = std::max<std::int64_t>(-first, 0); i < rows; ++i) {
@@ -172,7 +177,9 @@ void lift_new_rows(const Case& c, const tessera_attention& p) {
         const auto row = [&](const tessera_tensor& t) {
           return CacheRow{t, sequences.key_at(t, b, h, first + i), sequences.key_row(t, b, h, first + i)};
         };
-        move_row(row(p.key), key_scale, p.new_key, sequences.query_at(p.new_key, b, h, i));
+        const std::int64_t new_key = sequences.query_at(p.new_key, b, h, i);
+        move_row(row(p.key), key_scale, p.new_key, new_key);
+        if (c.tail > 0) move_row(row(p.key_tail), tail_scale, p.new_key, new_key + c.key_dim());
         if (!c.latent)
           move_row(row(p.value), value_scale, p.new_value, sequences.query_at(p.new_value, b, h, i));
       }
@@ -180,13 +187,17 @@ void lift_new_rows(const Case& c, const tessera_attention& p) {
   }
 }
 
-// `to`: all bytes of key, then of value unless that lies in key.
+// `to`: all bytes of each buffer.
 void Caches::store(const tessera_attention& p, Bytes* to) const {
-  const auto start = [&](std::size_t n) {
-    const Buffer& b = buffers_[n];
-    return (*to)[n].data() + (static_cast<unsigned char*>(b.tensor().data) - b.memory());
+  const auto start = [&](std::string_view name) -> unsigned char* {
+    for (std::size_t n = 0; n < buffers_.size(); ++n) {
+      const Buffer& b = buffers_[n];
+      if (b.name() == name)
+        return (*to)[n].data() + (static_cast<unsigned char*>(b.tensor().data) - b.memory());
+    }
+    return nullptr;  // values that lie in key, or no tail
   };
-  oracle::store_new_rows(p, start(0), buffers_.size() > 1 ? start(1) : nullptr);
+  oracle::store_new_rows(p, start("key"), start("value"), start("key_tail"));
 }
 
 void Caches::remember(const tessera_attention& p) {

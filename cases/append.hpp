@@ -30,7 +30,7 @@ void fill_rope(const Case& c, std::uint64_t seed, const tessera_attention& probl
 // So every kind of input means for new rows what it means for old ones.
 void lift_new_rows(const Case& c, const tessera_attention& problem);
 
-// Key and value where rows are stored in them: what they hold before a call, and what after it.
+// Key, value and key_tail where rows are stored in them: what they hold before a call, and what after it.
 class Caches {
  public:
   void add(Buffer buffer) { buffers_.push_back(std::move(buffer)); }

@@ -78,7 +78,7 @@ class Reader {
         "'{}' : not a case name and not one of b h q k d v (each with a number), f32, f16, bf16, f8e4m3, "
         "f8e5m2, causal=, align=, window=, scale=, softcap=, mask=, lengths, alibi, sinks, layout=, ragged, "
         "packed, pages=, prior=, out=, cache=, scales=, transposed, precision=, append, rope=, positions, "
-        "latent",
+        "latent, tail=",
         w);
   }
 
@@ -181,8 +181,8 @@ class Reader {
     }
     if (kind == "window") return window(w, value);
     if (kind == "mask") return read_mask(w, value, case_);
-    if (kind == "pages" || kind == "prior") {
-      std::int64_t* field = kind == "pages" ? &c.page : &c.priors;
+    if (kind == "pages" || kind == "prior" || kind == "tail") {
+      std::int64_t* field = kind == "pages" ? &c.page : kind == "prior" ? &c.priors : &c.tail;
       if (number(value, field) && *field >= 1 && *field <= kMaxSize) return "";
       return fmt::format("'{}' : {} must be a whole number of 1 or more", w, kind);
     }
@@ -218,7 +218,7 @@ class Reader {
     }
     return fmt::format(
         "'{}' : no option {}=; there are causal=, align=, window=, scale=, softcap=, mask=, layout=, pages=, "
-        "prior=, out=, cache=, scales=, precision=, rope=",
+        "prior=, out=, cache=, scales=, precision=, rope=, tail=",
         w, kind);
   }
 

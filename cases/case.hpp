@@ -6,6 +6,7 @@
 //   f8e4m3 scales=block64 transposed precision=fast
 //   bf16 cache=i8 scales=head
 //   append rope=halves:32+0 positions latent
+//   d576 tail=64
 // so that a failing case can be printed, pasted and run again. Left out, kv heads equal heads, k equals
 // q and v equals d. A window that is not causal names its alignment (align=top-left window=16,inf), a
 // mask its shape if that is not the full one (mask=additive:keys), its type if the seed is not to pick one
@@ -15,8 +16,9 @@
 // output is f16 unless out= says f32 or bf16, and `transposed` turns the values round; cache= gives keys and
 // values 8 bits (f8e4m3, f8e5m2, i8) beside a wider query. `append`: the last q of the k keys are new and
 // stored by the call; rope= turns so many pairs of dimensions, from one on; `latent`: the values are the
-// first v dimensions of the keys. Words may follow a name from the list and then change it: "canon_1 bf16
-// layout=bshd".
+// first v dimensions of the keys; tail=: the last so many of the d dimensions of a key are
+// a tensor of their own, of the query's dtype. Words may follow a name from the list and then change it:
+// "canon_1 bf16 layout=bshd".
 #pragma once
 
 #include <tessera/tessera.h>
@@ -98,11 +100,13 @@ struct Case {
 
   bool append = false;          // new_key and new_value, a row for each query row
   bool latent = false;          // values lie in keys, and new_value is left out
+  std::int64_t tail = 0;        // of the keys' `dim` dimensions, in key_tail; 0: no tail
   std::int64_t rope_pairs = 0;  // 0: no rope
   std::int64_t rope_first = 0;
   bool rope_interleaved = false;
   bool positions = false;  // rows stand in the tables of rope where a tensor says
 
+  std::int64_t key_dim() const { return dim - tail; }
   bool operator==(const Case&) const = default;
 };
 
@@ -115,7 +119,7 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& named();
 // "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
-// "masks", "edge", "serving", "fp8", "append"; "fp8_prefill" and "append_costs" are big ones.
+// "masks", "edge", "serving", "fp8", "append", "tail"; "fp8_prefill" and "append_costs" are big ones.
 const std::vector<std::string>& groups();
 // The named case, or nothing; knows the aliases too ("canon_3" is mission512).
 std::optional<Case> find(std::string_view name);

@@ -43,7 +43,8 @@ std::string neighbours(Instance& instance, Mirror& mirror, const tessera_device&
   const auto lse = with_lse ? last_entry(p.lse) : std::vector<unsigned char>();
   std::vector<const tessera_tensor*> rows = {&p.query};
   instance.poison_outputs();
-  for (const tessera_tensor* t : {&p.key, &p.value}) {
+  for (const tessera_tensor* t : {&p.key, &p.value, &p.key_tail}) {
+    if (t->rank == 0) continue;
     if (p.new_key.rank == 0)
       rows.push_back(t);
     else if (t->shape[2] > 0)  // written to: it goes to the GPU before each call

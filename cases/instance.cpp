@@ -59,10 +59,16 @@ struct Instance::Impl {
   void fill_head_floats();
   void fill_mask();
   void fill_rows();
+  void fill_scales_of(const tessera_tensor& t, const tessera_tensor& scales, Stream stream, double factor);
   void fill_codes(const tessera_tensor& t, const tessera_tensor& scales, Stream stream, double factor);
   void make_dominant();
   void make_nonfinite();
   bool hidden_from_all(std::int64_t b, std::int64_t j) const;
+  // Where keys lie.
+  std::vector<const tessera_tensor*> key_parts() const {
+    if (c.tail == 0) return {&problem.key};
+    return {&problem.key, &problem.key_tail};
+  }
   // At is where a row begins; -1: there is no such row.
   void set_row(const tessera_tensor& t, std::int64_t at, double value) {
     for (std::int64_t d = 0; at >= 0 && d < t.shape[3]; ++d)
@@ -79,7 +85,8 @@ Instance::Impl::Impl(const Case& shape, Input kind, std::uint64_t number)
       return;
     }
     Buffer buffer(field.name, &t, c.layout == Layout::padded ? 1 : 0);
-    const bool cache = field.id == core::TensorId::key || field.id == core::TensorId::value;
+    const bool cache = field.id == core::TensorId::key || field.id == core::TensorId::value ||
+                       field.id == core::TensorId::key_tail;
     if (c.append && cache) return caches.add(std::move(buffer));
     (field.written ? outputs : inputs).push_back(std::move(buffer));
   });
@@ -158,15 +165,21 @@ void Instance::Impl::fill_rows() {
     const double per_unit = std::fabs(scale()) * std::sqrt(static_cast<double>(c.dim));
     query_key_factor = std::min(1000.0, std::sqrt(1e4 / per_unit));
   }
+  const tessera_tensor none = TESSERA_TENSOR_NONE;
   const struct {
     const tessera_tensor &tensor, &scales;
     Stream stream;
     double factor;
   } parts[] = {{problem.query, problem.query_scales, kQuery, query_key_factor},
                {problem.key, problem.key_scales, kKey, query_key_factor},
-               {problem.value, problem.value_scales, kValue, 1.0}};
+               {problem.value, problem.value_scales, kValue, 1.0},
+               {problem.key_tail, none, kKeyTail, query_key_factor}};
   for (const auto& part : parts) {
-    if (c.latent && part.stream == kValue) continue;
+    if (part.tensor.rank == 0) continue;
+    if (c.latent && part.stream == kValue) {  // the keys' codes, with scales of their own
+      if (part.scales.rank > 0) fill_scales_of(part.tensor, part.scales, part.stream, part.factor);
+      continue;
+    }
     const Random draws = random(part.stream);
     if (is_code(part.tensor.dtype)) {
       fill_codes(part.tensor, part.scales, part.stream, part.factor);
@@ -184,14 +197,17 @@ void Instance::Impl::fill_rows() {
   }
 }
 
+void Instance::Impl::fill_scales_of(const tessera_tensor& t, const tessera_tensor& scales, Stream stream,
+                                    double factor) {
+  const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
+  fill_scales(scales, draws, t.dtype, factor, input == Input::equal);
+}
+
 // Numbers as other dtypes have them, divided by their scales and rounded as a quantiser does; but tiny ones
 // are tiny as codes.
 void Instance::Impl::fill_codes(const tessera_tensor& t, const tessera_tensor& scales, Stream stream,
                                 double factor) {
-  if (scales.rank > 0) {
-    const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
-    fill_scales(scales, draws, t.dtype, factor, input == Input::equal);
-  }
+  if (scales.rank > 0) fill_scales_of(t, scales, stream, factor);
   const ScaleOf scale_of(t, scales, problem.scale_rows);
   const double least = t.dtype == TESSERA_F8E4M3 ? 0x1p-6 : t.dtype == TESSERA_I8 ? 1 : 0x1p-14;
   fill_with(t, random(stream), [&](std::int64_t row, std::int64_t column, double draw) {
@@ -222,8 +238,12 @@ void Instance::Impl::make_dominant() {
       const std::int64_t j = choices.below(100000 + static_cast<std::uint64_t>(b * c.kv_heads + h), c.keys);
       const std::int64_t at = sequences.key_at(key, b, h, j);
       const double scale = at < 0 ? 1 : key_scale(sequences.key_row(key, b, h, j), 0);
-      for (std::int64_t d = 0; at >= 0 && d < c.dim; ++d)
+      for (std::int64_t d = 0; at >= 0 && d < c.key_dim(); ++d)
         oracle::store(key.data, key.dtype, at + d, saturated(key.dtype, length * along(d) / scale));
+      const tessera_tensor& tail = problem.key_tail;
+      for (std::int64_t d = 0; at >= 0 && d < c.tail; ++d)
+        oracle::store(tail.data, tail.dtype, sequences.key_at(tail, b, h, j) + d,
+                      length * along(c.key_dim() + d));
     }
   }
 }
@@ -260,15 +280,19 @@ void Instance::Impl::make_nonfinite() {
   // One infinite component: the score is +inf for some queries (NaN row), -inf for others (no effect).
   const tessera_tensor& k = problem.key;
   const std::int64_t infinite = choices.below(203, c.keys), component = choices.below(204, c.dim);
+  const bool in_tail = component >= c.key_dim();
+  const tessera_tensor& has_it = in_tail ? problem.key_tail : k;
   // As a value too, which a capped score would give a weight.
-  const bool capped_value = c.latent && c.softcap > 0;
-  if (const std::int64_t at = sequences.key_at(k, last_batch, last_head, infinite); at >= 0 && !capped_value)
-    oracle::store(k.data, k.dtype, at + component, kInfinity);
+  const bool capped_value = c.latent && c.softcap > 0 && !in_tail;
+  if (const std::int64_t at = sequences.key_at(has_it, last_batch, last_head, infinite);
+      at >= 0 && !capped_value)
+    oracle::store(has_it.data, has_it.dtype, at + (in_tail ? component - c.key_dim() : component), kInfinity);
   // A key that the band or the mask hides from some queries, and not from others.
   const bool by_band = c.align != TESSERA_ALIGN_NONE && c.right != TESSERA_UNBOUNDED;
   const bool by_mask =
       c.mask_shape != MaskShape::none && c.mask_content != MaskContent::bias && !c.mask_lowest;
-  if (by_band || by_mask) set_row(k, sequences.key_at(k, 0, 0, c.keys - 1), kNan);
+  if (by_band || by_mask)
+    for (const tessera_tensor* t : key_parts()) set_row(*t, sequences.key_at(*t, 0, 0, c.keys - 1), kNan);
   const std::int64_t entry = choices.below(205, c.batch), row = choices.below(207, c.queries);
   if (row < sequences.rows_of(entry))
     set_row(problem.query, sequences.query_at(problem.query, entry, choices.below(206, c.heads), row), kNan);
@@ -276,7 +300,8 @@ void Instance::Impl::make_nonfinite() {
     for (std::int64_t j = 0; j < c.keys; ++j) {
       if (!hidden_from_all(b, j)) continue;
       for (std::int64_t h = 0; h < c.kv_heads; ++h) {
-        set_row(problem.key, sequences.key_at(problem.key, b, h, j), j % 2 == 0 ? kNan : kInfinity);
+        for (const tessera_tensor* t : key_parts())
+          set_row(*t, sequences.key_at(*t, b, h, j), j % 2 == 0 ? kNan : kInfinity);
         set_row(problem.value, sequences.key_at(problem.value, b, h, j), j % 3 == 0 ? kInfinity : kNan);
       }
     }

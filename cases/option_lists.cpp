@@ -116,6 +116,18 @@ constexpr std::string_view kCacheWords[] = {"cache=f8e4m3", "cache=i8", "cache=f
 constexpr std::string_view kTurnedWords[] = {"", " transposed"};
 constexpr std::string_view kWideWords[] = {"", " out=f32"};
 
+// How the columns of keys are shared out: those of key, then those of the tail.
+struct TailShape {
+  std::string_view words;
+  int key_dim, tail;
+};
+constexpr TailShape kTailShapes[] = {{"q1 k300 d576 v512", 512, 64},
+                                     {"q5 k129 d192 v128", 128, 64},
+                                     {"q33 k90 d80 v64", 64, 16},
+                                     {"q3 k65 d31 v24", 24, 7},
+                                     {"q70 k70 d96 v80", 64, 32}};
+constexpr std::string_view kTailCaches[] = {"", " cache=f8e4m3", " cache=i8", " cache=f8e5m2"};
+
 // Keys and values of 8 bits beside a wider query: every option, and every kind of batch.
 std::vector<Generated> cache_list() {
   std::vector<Generated> list;
@@ -244,6 +256,55 @@ std::vector<Generated> append_list() {
            fmt::format("b4 h4/2 {}{} {} {} {} {}{}{}{}", picked(kAppendShapes, n, 10),
                        batch.name == "latent" ? " v40" : "", kDtypeWords[n % 3], batch.words, words, more,
                        rope, positions ? " positions" : "", picked(kLayoutWords, n, 11))});
+    }
+  }
+  return list;
+}
+
+std::vector<Generated> tail_list() {
+  std::vector<Generated> list = tail_by_hand();
+  const auto add = [&](const OptionWords& batch, const OptionWords& option) {
+    const std::size_t n = list.size();
+    const bool packed = batch.words.find("packed") != std::string_view::npos;
+    const TailShape& shape = picked(kTailShapes, n, 13);
+    std::string words = fmt::format("b4 h4/2 {} tail={} {}", shape.words, shape.tail, kDtypeWords[n % 3]);
+    words += fmt::format(" {} {}", batch.words, option.words);
+    const std::string_view cache = kTailCaches[n / 6 % std::size(kTailCaches)];
+    // V of 80 columns does not fit into a key of 64.
+    const bool latent = n % 3 == 1 && shape.words.find("v80") == std::string_view::npos;
+    if (latent) words += " latent";
+    if (!cache.empty()) words += fmt::format("{}{}", cache, picked(kScaleWords, n, 15));
+    if (!cache.empty() && !latent) words += picked(kTurnedWords, n, 16);
+    const bool top_left = option.name == "window";
+    if (!packed && !top_left && n % 2 == 0) words += " append";
+    if (!top_left && option.name != "causal") words += " align=bottom-right";
+    // Of the tail alone, or of pairs that have one element in key and one in the tail.
+    if (!top_left && n % 4 < 3)
+      words += n % 4 == 0 ? fmt::format(" rope=halves:{}+{}", shape.tail / 2, shape.key_dim)
+                          : fmt::format(" rope={}:{}+{}", n % 4 == 1 ? "halves" : "interleaved", shape.tail,
+                                        shape.key_dim - shape.tail - n % 2);
+    list.push_back({fmt::format("{}_{}", batch.name, option.name),
+                    fmt::format("{}{}", words, picked(kLayoutWords, n, 17))});
+  };
+  for (const OptionWords& option : kOptionWords) add({"dense", ""}, option);
+  for (const OptionWords& batch : kBatchWords) {
+    const bool packed = batch.words.find("packed") != std::string_view::npos;
+    for (const OptionWords& option : kOptionWords)
+      if (!packed || option.name != "lengths") add(batch, option);  // offsets say them
+  }
+  // Every pair of options, of codes and of what the query has.
+  for (std::size_t a = 0; a < std::size(kOptionWords); ++a) {
+    for (std::size_t b = a + 1; b < std::size(kOptionWords); ++b) {
+      const OptionWords &first = kOptionWords[a], &second = kOptionWords[b];
+      if (first.name == "boolean" && second.name == "additive") continue;
+      for (const bool codes : {false, true}) {
+        const std::size_t n = list.size();
+        const TailShape& shape = kTailShapes[1 + n % 3];
+        list.push_back(
+            {fmt::format("{}_{}{}", first.name, second.name, codes ? "_codes" : ""),
+             fmt::format("b2 h4/2 {} tail={} {} {} {}", shape.words, shape.tail, kDtypeWords[n / 2 % 3],
+                         both(first, second), codes ? kTailCaches[1 + n / 6 % 3] : "")});
+      }
     }
   }
   return list;

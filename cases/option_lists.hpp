@@ -25,5 +25,9 @@ std::vector<Generated> append_list();
 // Those that were written down (append_list.cpp): small ones, and big ones to be timed, with their twins.
 std::vector<Generated> append_by_hand();
 std::vector<Generated> append_costs();
+// Keys in two tensors: every way to lay out a batch with every option, with and without new rows, codes,
+// rope.
+std::vector<Generated> tail_list();
+std::vector<Generated> tail_by_hand();
 
 }  // namespace tessera::cases

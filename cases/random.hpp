@@ -23,7 +23,8 @@ enum Stream : std::uint64_t {
   kPages,
   kPrior,
   kScales,  // and the next two: of query, key and value
-  kPositions = kScales + 3
+  kPositions = kScales + 3,
+  kKeyTail
 };
 
 // The output function of SplitMix64: a bijection that turns a counter into noise.

@@ -223,8 +223,8 @@ void Sequences::poison_scales() const {
 // NaN in the tails of last pages, in pages that no entry has, in keys and rows of no entry.
 void Sequences::poison_unused() const {
   const Case& c = case_;
-  for (const tessera_tensor* t : {&problem_.key, &problem_.value}) {
-    if (c.page == 0 && !c.packed) break;
+  for (const tessera_tensor* t : {&problem_.key, &problem_.value, &problem_.key_tail}) {
+    if (t->rank == 0 || (c.page == 0 && !c.packed)) continue;
     std::vector<bool> used(static_cast<std::size_t>(t->shape[0] * t->shape[2]));
     for (std::int64_t b = 0; b < c.batch; ++b)
       for (std::int64_t j = 0; j < key_length(b); ++j)

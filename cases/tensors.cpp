@@ -29,11 +29,15 @@ tessera_attention tensors_of(const Case& c, std::uint64_t seed) {
   const std::int64_t pieces = c.page > 0 ? pool_pages(c) : c.packed ? 1 : c.batch;
   const std::int64_t keys = c.page > 0 ? c.page : key_capacity(c);
   p.query = make_tensor(c.dtype, {entries, c.heads, rows, c.dim});
-  p.key = make_tensor(cache_dtype(c), {pieces, c.kv_heads, keys, c.dim});
+  p.key = make_tensor(cache_dtype(c), {pieces, c.kv_heads, keys, c.key_dim()});
   p.value = make_tensor(cache_dtype(c), {pieces, c.kv_heads, keys, c.value_dim});
   p.output = make_tensor(output_dtype(c), {entries, c.heads, rows, c.value_dim});
   p.lse = make_tensor(TESSERA_F32, {entries, c.heads, rows});
   for (tessera_tensor* t : {&p.query, &p.key, &p.value, &p.output, &p.lse}) apply_layout(t, c.layout);
+  if (c.tail > 0) {
+    p.key_tail = make_tensor(c.dtype, {pieces, c.kv_heads, keys, c.tail});
+    apply_layout(&p.key_tail, c.layout);
+  }
   p.scale = c.scale;
   p.softcap = c.softcap;
   p.mask.align = c.align;

@@ -69,13 +69,15 @@ struct Outcome {
 
 // Rename or not, an output over an input is more often a slip than a wish.
 void refuse_overwriting_inputs(const Flags& flags) {
-  for (const std::string* output : {&flags.output, &flags.lse, &flags.key_output, &flags.value_output}) {
+  for (const std::string* output :
+       {&flags.output, &flags.lse, &flags.key_output, &flags.value_output, &flags.key_tail_output}) {
     for (const std::string* input :
          {&flags.query,        &flags.key,        &flags.value,        &flags.mask,
           &flags.key_lengths,  &flags.alibi,      &flags.sinks,        &flags.query_offsets,
           &flags.key_offsets,  &flags.page_table, &flags.prior_output, &flags.prior_lse,
           &flags.query_scales, &flags.key_scales, &flags.value_scales, &flags.new_key,
-          &flags.new_value,    &flags.rope_cos,   &flags.rope_sin,     &flags.positions}) {
+          &flags.new_value,    &flags.rope_cos,   &flags.rope_sin,     &flags.positions,
+          &flags.key_tail}) {
       if (output->empty() || input->empty()) continue;
       const std::string path = files::locate(*output).path;
       if (files::same_file(path, files::locate(*input).path)) {
@@ -115,10 +117,11 @@ Json tensor_json(const files::Tensor& t) {
 
 void print_as_json(const AttendProblem& p, const Outcome& outcome) {
   Json json = {{"verb", "attend"}};
-  const std::array<std::pair<const char*, const files::Tensor*>, 22> tensors = {
+  const std::array<std::pair<const char*, const files::Tensor*>, 23> tensors = {
       {{"query", &p.query},
        {"key", &p.key},
        {"value", &p.value},
+       {"key_tail", &p.key_tail},
        {"mask", &p.mask},
        {"key_lengths", &p.key_lengths},
        {"alibi_slopes", &p.alibi},
@@ -167,6 +170,7 @@ void print_for_people(const AttendProblem& p, const Outcome& outcome, bool writt
   line("query", described(p.query));
   line("key", described(p.key));
   line("value", described(p.value));
+  if (p.key_tail.owner) line("tail", described(p.key_tail));
   line("kernel", fmt::format("{}: {}", outcome.plan.kernel, outcome.plan.reason));
   line("time", outcome.gpu.empty() ? fmt::format("{}, {}", microseconds(outcome.us),
                                                  si(outcome.plan.flops / outcome.us * 1e6, "FLOP/s"))
@@ -203,8 +207,9 @@ int attend(const Flags& flags) {
     if (!outputs.open(flags.lse, "lse", &error)) usage_error(error);
     results.push_back(p.lse);
   }
-  for (const auto& [name, tensor, usual] :
-       {std::tuple{&flags.key_output, &p.key, "key"}, {&flags.value_output, &p.value, "value"}}) {
+  for (const auto& [name, tensor, usual] : {std::tuple{&flags.key_output, &p.key, "key"},
+                                            {&flags.value_output, &p.value, "value"},
+                                            {&flags.key_tail_output, &p.key_tail, "key_tail"}}) {
     if (name->empty()) continue;
     if (!outputs.open(*name, usual, &error)) usage_error(error);
     results.push_back(*tensor);
@@ -233,6 +238,8 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--key,-k", flags->key, "Key"))->required();
   file_name(verb->add_option("--value,-v", flags->value, "Value"))->required();
   file_name(verb->add_option("--output,-o", flags->output, "Where the result goes"))->required();
+  file_name(verb->add_option("--key-tail", flags->key_tail,
+                             "The keys' last dimensions, those that --key has not, in the query's type"));
   file_name(verb->add_option("--lse", flags->lse, "Where the log-sum-exp of each row goes (float32)"));
   one_of(verb->add_option("--layout", flags->layout,
                           "bhsd: [batch, heads, rows, dim]; bshd: [batch, rows, heads, dim]"),
@@ -290,6 +297,8 @@ void add_attend(CLI::App& app, int* exit_code) {
   file_name(verb->add_option("--new-value", flags->new_value, "New values, likewise"));
   file_name(verb->add_option("--key-output", flags->key_output, "Where the keys with the new ones go"));
   file_name(verb->add_option("--value-output", flags->value_output, "Where the values with the new ones go"));
+  file_name(
+      verb->add_option("--key-tail-output", flags->key_tail_output, "Where the tails with the new ones go"));
   file_name(verb->add_option("--rope-cos", flags->rope_cos,
                              "Rotary embedding of query and new keys: cosines, [positions, pairs]"));
   file_name(verb->add_option("--rope-sin", flags->rope_sin, "Its sines, [positions, pairs]"));

@@ -27,13 +27,15 @@ void read_new_rows(const AttendFlags& flags, AttendProblem* p) {
     p->problem.new_value = view_4d(p->new_value, rows_before_heads);
   }
   if (flags.new_key.empty()) {
-    if (!flags.key_output.empty() || !flags.value_output.empty())
-      usage_error("--key-output and --value-output need --new-key: nothing is stored without");
+    if (!flags.key_output.empty() || !flags.value_output.empty() || !flags.key_tail_output.empty())
+      usage_error(
+          "--key-output, --value-output and --key-tail-output need --new-key: nothing is stored without");
     return;
   }
   p->new_key = load_rows(flags.new_key, std::array<std::string_view, 3>{"new_key", "new_k", "k"}, flags);
   p->problem.new_key = view_4d(p->new_key, rows_before_heads);
   make_writable(&p->key, &p->problem.key);
+  if (p->key_tail.owner) make_writable(&p->key_tail, &p->problem.key_tail);
   if (flags.new_value.empty() && p->value.source == p->key.source) {  // values lie in the keys
     p->value = p->key;
     p->problem.value.data = p->problem.key.data;

@@ -104,6 +104,8 @@ AttendCheck check_against_oracle(const tessera_attention& problem, bool every_ro
   AttendCheck check;
   if (rest != nullptr) check.why = compare_stored("key", problem.key, rest->key);
   if (rest != nullptr && check.why.empty()) check.why = compare_stored("value", problem.value, rest->value);
+  if (rest != nullptr && check.why.empty() && problem.key_tail.rank > 0)
+    check.why = compare_stored("key_tail", problem.key_tail, rest->key_tail);
   const oracle::Arithmetic arithmetic = cases::arithmetic_of(problem, device);
   check.rows = problem.query.shape[0] * problem.query.shape[1] * problem.query.shape[2];
   const std::int64_t pages = problem.page_table.rank == 0 ? 1 : problem.page_table.shape[1];

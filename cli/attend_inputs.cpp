@@ -194,8 +194,12 @@ AttendProblem read_problem(const AttendFlags& flags) {
   p.query = load_rows(flags.query, std::array<std::string_view, 2>{"q", "query"}, flags);
   p.key = load_rows(flags.key, std::array<std::string_view, 2>{"k", "key"}, flags);
   p.value = load_rows(flags.value, std::array<std::string_view, 2>{"v", "value"}, flags);
-  for (const Tensor* t : {&p.key, &p.value}) {
-    if (t->shape.size() == p.query.shape.size()) continue;
+  if (!flags.key_tail.empty())
+    p.key_tail = load_rows(flags.key_tail, std::array<std::string_view, 2>{"key_tail", "k_tail"}, flags);
+  else if (!flags.key_tail_output.empty())
+    usage_error("--key-tail-output needs --key-tail");
+  for (const Tensor* t : {&p.key, &p.value, &p.key_tail}) {
+    if (!t->owner || t->shape.size() == p.query.shape.size()) continue;
     usage_error(fmt::format(
         "{} has the shape {} and {} the shape {}: query, key and value need the same number of "
         "dimensions",
@@ -205,6 +209,7 @@ AttendProblem read_problem(const AttendFlags& flags) {
   p.problem.query = view_4d(p.query, rows_before_heads);
   p.problem.key = view_4d(p.key, rows_before_heads);
   p.problem.value = view_of_value(flags, p.value);
+  if (p.key_tail.owner) p.problem.key_tail = view_4d(p.key_tail, rows_before_heads);
   read_options(flags, &p);
   read_append(flags, &p);
 

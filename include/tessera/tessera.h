@@ -172,7 +172,13 @@ typedef struct tessera_rope {
  * are made as tessera_quantise makes them. rope turns the query's rows and those of new_key; keys that are
  * there already are taken as they are, and the query tensor itself stays as it is. Where a row stands in the
  * tables of rope is where its query stands on the key axis (before key 0: row 0), or what `positions` says
- * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU. */
+ * (draft trees); one that the tables do not have is refused on a CPU and clamped on a GPU.
+ *
+ * key_tail makes a key of two tensors: its first columns are key's, its last the tail's, which lies as key
+ * does (entries, offsets, the same pages and rows), with strides of its own, and has no scales. So a latent
+ * cache has 512 columns of codes, which are the values too, and 64 of 16 bits. dim is that of the whole key:
+ * scale, rope and new_key count the columns of both. Columns of a new row that belong to the tail are stored
+ * there as they are, or, where they were turned, rounded to its dtype. */
 typedef struct tessera_attention {
   size_t struct_size;
   tessera_tensor query;  /* [batch, heads, queries, dim]      floating, last dimension contiguous */
@@ -212,6 +218,8 @@ typedef struct tessera_attention {
       new_value;     /* the same with value_dim; left out where value lies in key (value.data = key.data) */
   tessera_rope rope; /* with mask.align bottom-right or positions; query of f32, f16 or bf16 */
   tessera_tensor positions; /* optional, with rope: [batch, queries], with query_offsets [rows]; i32 or i64 */
+  tessera_tensor key_tail; /* optional [batch, kv_heads, keys, tail], query's dtype: f32, f16 or bf16; key has
+                              then the first dim - tail dimensions of a head */
 } tessera_attention;
 
 /* Numbers as 8-bit codes and scales, the way tessera_attend takes them. Element [o, h, r, d] of output is
@@ -358,7 +366,7 @@ static inline tessera_tensor tessera_tensor_4d(void* data, tessera_dtype dtype, 
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE,           \
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, TESSERA_PRECISION_ACCURATE, \
         TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, {TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE, 0, 0},   \
-        TESSERA_TENSOR_NONE                                                                           \
+        TESSERA_TENSOR_NONE, TESSERA_TENSOR_NONE                                                      \
   }
 
 #define TESSERA_QUANTISATION_INIT                                                                \

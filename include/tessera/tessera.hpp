@@ -208,6 +208,7 @@ struct Attention {
   Tensor new_value = TESSERA_TENSOR_NONE;
   Rope rope = {};
   Tensor positions = TESSERA_TENSOR_NONE;
+  Tensor key_tail = TESSERA_TENSOR_NONE;  // a head's last key dimensions, in a tensor of the query's dtype
 
   [[nodiscard]] tessera_attention to_c() const {
     tessera_attention c = TESSERA_ATTENTION_INIT;
@@ -236,6 +237,7 @@ struct Attention {
     c.new_value = new_value;
     c.rope = {rope.cos, rope.sin, rope.interleaved ? 1 : 0, rope.first};
     c.positions = positions;
+    c.key_tail = key_tail;
     return c;
   }
 };

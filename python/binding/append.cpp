@@ -59,6 +59,10 @@ bool Call::read_append(const Arguments& a) {
 
 bool Call::may_write_caches(const Arguments& a) const {
   if (a[Arguments::new_key] != nullptr && !k_.check_writable(", and new_key is stored in it")) return false;
+  if (a[Arguments::new_key] != nullptr && a[Arguments::key_tail] != nullptr &&
+      !key_tail_.check_writable(", and new_key is stored in it")) {
+    return false;
+  }
   return a[Arguments::new_value] == nullptr || v_.check_writable(", and new_value is stored in it");
 }
 

@@ -117,8 +117,11 @@ bool View::read_any(PyObject* object, const char* name, void* stream) {
       return read_dlpack(object, family, stream) || read_codes(object, family, stream);
     if (PyErr_Occurred() != nullptr) return false;
   }
-  if (const Ref capsule = optional_attribute(object, array_struct))
-    return read_array_struct(capsule.get(), object);
+  // Kept: of a NumPy scalar it owns the only array that there is.
+  if (Ref capsule = optional_attribute(object, array_struct)) {
+    capsule_ = std::move(capsule);
+    return read_array_struct(capsule_.get(), object);
+  }
   if (PyErr_Occurred() != nullptr) return false;
   if (const Ref dict = optional_attribute(object, array_interface))
     return read_array_interface(dict.get(), object);

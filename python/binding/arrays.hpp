@@ -65,7 +65,7 @@ class View {
   Device device_{TESSERA_CPU, 0};
   bool read_only_ = false;
   Ref codes_;           // the bytes of a tensor whose own dtype is not exported
-  Ref capsule_;         // its destructor gives the tensor back to the producer
+  Ref capsule_;         // owns the memory, or gives the tensor back to the producer when it goes
   Py_buffer buffer_{};  // buffer_.obj is null if there is none
 };
 

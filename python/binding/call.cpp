@@ -38,7 +38,8 @@ constexpr const char* kNames[Arguments::kCount] = {"q",
                                                    "new_key",
                                                    "new_value",
                                                    "rope",
-                                                   "positions"};
+                                                   "positions",
+                                                   "key_tail"};
 
 constexpr int kAlignment = 256;  // of a workspace
 
@@ -157,6 +158,7 @@ bool Call::read_inputs(const Arguments& a, const Family& family) {
   problem_.query = q_.tensor();
   if (!read_input(a[Arguments::k], "k", &k_, &problem_.key) ||
       !read_input(a[Arguments::v], "v", &v_, &problem_.value) ||
+      !read_input(a[Arguments::key_tail], "key_tail", &key_tail_, &problem_.key_tail) ||
       !read_input(a[Arguments::mask], "mask", &mask_, &problem_.mask.tensor) ||
       !read_input(a[Arguments::alibi], "alibi", &alibi_, &problem_.alibi_slopes) ||
       !read_input(a[Arguments::sinks], "sinks", &sinks_, &problem_.sinks) ||

@@ -41,9 +41,10 @@ struct Arguments {
     new_key,
     new_value,
     rope,
-    positions
+    positions,
+    key_tail
   };
-  static constexpr int kCount = positions + 1;
+  static constexpr int kCount = key_tail + 1;
   PyObject* values[kCount] = {};
 
   [[nodiscard]] PyObject* operator[](Name name) const { return values[name]; }
@@ -88,7 +89,7 @@ class Call {
   View q_, k_, v_, mask_, alibi_, sinks_, key_lengths_, output_, lse_, workspace_;
   View query_offsets_, key_offsets_, page_table_, prior_output_, prior_lse_;
   View query_scales_, key_scales_, value_scales_;
-  View new_key_, new_value_, rope_cos_, rope_sin_, positions_;
+  View new_key_, new_value_, rope_cos_, rope_sin_, positions_, key_tail_;
   Ref rope_parts_[2];
   Ref output_object_, lse_object_, workspace_object_;
 };

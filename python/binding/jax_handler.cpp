@@ -1,7 +1,7 @@
 // attend() as XLA sees it. Operands: q, k and, unless it lies in k, v, then those of mask, alibi, sinks and
 // so on whose names stand in the attribute "operands"; results: output and lse, and of calls with new_key the
-// caches, in the very memory of the operands k and, with new_value, v. XLA calls this without Python's lock,
-// from threads of its own.
+// caches, in the very memory of the operands k and, with new_value, v and, where given, key_tail. XLA calls
+// this without Python's lock, from threads of its own.
 #include "jax_handler.hpp"
 
 #include <tessera/tessera.h>
@@ -119,7 +119,8 @@ tessera_tensor* field_named(std::string_view name, tessera_attention* problem) {
              {"new_value", &problem->new_value},
              {"rope_cos", &problem->rope.cos},
              {"rope_sin", &problem->rope.sin},
-             {"positions", &problem->positions}};
+             {"positions", &problem->positions},
+             {"key_tail", &problem->key_tail}};
   for (const auto& each : all) {
     if (each.name == name) return each.field;
   }
@@ -142,7 +143,9 @@ bool read_optional(const xla::Operands& arguments, std::int64_t next, std::strin
 // What results there have to be: two, and the caches that are written to, where they lie already.
 bool has_results(const xla::CallFrame& frame, const tessera_attention& problem) {
   const std::int64_t caches = problem.new_key.rank == 0 ? 0 : problem.new_value.rank == 0 ? 1 : 2;
-  if (frame.results.size != 2 + caches) return false;
+  const bool tail = problem.new_key.rank != 0 && problem.key_tail.rank != 0;
+  if (frame.results.size != 2 + caches + (tail ? 1 : 0)) return false;
+  if (tail && tensor_of(frame.results.values[2 + caches]).data != problem.key_tail.data) return false;
   for (std::int64_t i = 0; i < caches; ++i) {
     if (tensor_of(frame.results.values[2 + i]).data != tensor_of(frame.arguments.values[1 + i]).data)
       return false;

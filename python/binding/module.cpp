@@ -81,7 +81,8 @@ PyObject* compute(const Arguments& arguments, const Family& family) {
   if (family.framework == Framework::torch) g_torch_calls.fetch_add(1, std::memory_order_relaxed);
   PyObject* const written[] = {arguments[Arguments::out],
                                call.problem().new_key.rank != 0 ? arguments[Arguments::k] : nullptr,
-                               call.problem().new_key.rank != 0 ? arguments[Arguments::v] : nullptr};
+                               call.problem().new_key.rank != 0 ? arguments[Arguments::v] : nullptr,
+                               call.problem().new_key.rank != 0 ? arguments[Arguments::key_tail] : nullptr};
   for (PyObject* each : written)
     if (each != nullptr && !note_write(family_of(each), each)) return nullptr;
   return call.take_results();
@@ -100,13 +101,14 @@ PyObject* attend(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObje
   const Family family = family_of(arguments[Arguments::q]);
   if (family.framework == Framework::jax) return delegate("tessera.jax", args, positional, keyword_names);
   if (family.framework == Framework::torch) {
-    PyObject* const differentiable[] = {
-        arguments[Arguments::q],    arguments[Arguments::k],       arguments[Arguments::v],
-        arguments[Arguments::mask], arguments[Arguments::alibi],   arguments[Arguments::sinks],
-        arguments[Arguments::out],  arguments[Arguments::new_key], arguments[Arguments::new_value]};
+    PyObject* const differentiable[] = {arguments[Arguments::q],         arguments[Arguments::k],
+                                        arguments[Arguments::v],         arguments[Arguments::mask],
+                                        arguments[Arguments::alibi],     arguments[Arguments::sinks],
+                                        arguments[Arguments::out],       arguments[Arguments::new_key],
+                                        arguments[Arguments::new_value], arguments[Arguments::key_tail]};
     // Fake and meta tensors have a shape but no memory; the operator answers them with a shape.
     bool wanted = !family.plain || is_meta(arguments[Arguments::q]);
-    if (!wanted && !wants_derivative(family, differentiable, 9, &wanted)) return nullptr;
+    if (!wanted && !wants_derivative(family, differentiable, 10, &wanted)) return nullptr;
     if (wanted) return delegate("tessera.torch", args, positional, keyword_names);
   }
   return compute(arguments, family);
@@ -180,7 +182,7 @@ constexpr PyCFunction erased(Function* function) {
   "key_lengths=None, return_lse=False, out=None, kernel=None, workspace=None, query_offsets=None, "        \
   "key_offsets=None, page_table=None, prior=None, mask_align=None, invariant=False, query_scales=None, "   \
   "key_scales=None, value_scales=None, scale_rows=None, precision=None, output_dtype=None, new_key=None, " \
-  "new_value=None, rope=None, positions=None)\n--\n\n"
+  "new_value=None, rope=None, positions=None, key_tail=None)\n--\n\n"
 
 constexpr const char* kAttendDoc =
     "attend" TESSERA_SIGNATURE
@@ -228,6 +230,11 @@ rope           (cos, sin), float32 [positions, n], or tessera.Rope(cos, sin, int
                new_key on their way; q itself stays as it is
 positions      [batch, queries], with query_offsets [rows], int32 or int64: rows of cos and sin, where they are not
                the places of q's rows on the key axis
+
+For keys in two arrays (docs/serving.md):
+
+key_tail       [batch, kv_heads, keys, tail], q's dtype, laid out as k is (pages, offsets): the last columns of the keys;
+               k has those before. New keys are written to both. The result of jax has it behind k and v
 
 For float8 arrays, and k and v of 8 bits (docs/fp8.md):
 

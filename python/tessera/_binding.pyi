@@ -49,6 +49,7 @@ def attend(
     new_value: Any | None = None,
     rope: Rope | Sequence[Any] | None = None,
     positions: Any | None = None,
+    key_tail: Any | None = None,
 ) -> Array: ...
 @overload
 def attend(
@@ -84,6 +85,7 @@ def attend(
     new_value: Any | None = None,
     rope: Rope | Sequence[Any] | None = None,
     positions: Any | None = None,
+    key_tail: Any | None = None,
 ) -> tuple[Array, Array]: ...
 def attend_memory(q: Array, k: Any, v: Any, **options: Any) -> Any: ...
 def plan(
@@ -119,6 +121,7 @@ def plan(
     new_value: Any | None = None,
     rope: Rope | Sequence[Any] | None = None,
     positions: Any | None = None,
+    key_tail: Any | None = None,
 ) -> dict[str, Any]: ...
 def explain(
     q: Any,
@@ -153,6 +156,7 @@ def explain(
     new_value: Any | None = None,
     rope: Rope | Sequence[Any] | None = None,
     positions: Any | None = None,
+    key_tail: Any | None = None,
 ) -> str: ...
 def quantise_memory(
     x: Any, codes: Any, scales: Any, means: Any | None, scale_rows: int, hadamard: bool, /

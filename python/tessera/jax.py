@@ -26,7 +26,7 @@ _OPTIONAL = ("mask", "alibi", "sinks", "key_lengths")
 # These have no derivative.
 _SERVING = ("query_offsets", "key_offsets", "page_table", "prior_output", "prior_lse")
 _SCALES = ("query_scales", "key_scales", "value_scales")
-_APPEND = ("new_key", "new_value", "rope_cos", "rope_sin", "positions")
+_APPEND = ("new_key", "new_value", "rope_cos", "rope_sin", "positions", "key_tail")
 _WITHOUT_DERIVATIVE = _SERVING + _SCALES + _APPEND
 _PRECISION = {None: 0, "accurate": 0, "fast": 1}
 
@@ -75,6 +75,10 @@ def _call(options: Options, names: tuple[str, ...], threads: int, operands, extr
         if "new_key" in names and new in names:
             aliases[1 + at] = len(results)
             results.append(jax.ShapeDtypeStruct(cache.shape, cache.dtype))
+    if "new_key" in names and "key_tail" in names:
+        at = len(operands) - len(names) + names.index("key_tail")
+        aliases[at] = len(results)
+        results.append(jax.ShapeDtypeStruct(operands[at].shape, operands[at].dtype))
     call = _ffi_call(_TARGET, results, vmap_method="sequential", input_output_aliases=aliases)
     found = call(
         *operands,
@@ -192,12 +196,14 @@ def attend(
     new_value=None,
     rope=None,
     positions=None,
+    key_tail=None,
 ):
     """tessera.attend() for arrays of JAX, traced or not; see there for the arguments.
 
-    With new_key the result is (output, k, v), or (output, lse, k, v): arrays of JAX are not written to, so the caches
+    With new_key the result is (output, k, v), or (output, lse, k, v), with key_tail behind these where given: arrays of JAX are not written to, so the caches
     come back as new ones. Under jit with donate_argnums they are the old ones' memory; else XLA copies them.
-    Batches with offsets, page tables or prior results, 8-bit inputs or caches, and calls that append or turn have no derivatives.
+    Batches with offsets, page tables or prior results, 8-bit inputs or caches, keys in two arrays, and calls that append
+    or turn have no derivatives.
     """
     if out is not None:
         raise ValueError("out= is for arrays that can be written to; arrays of JAX cannot")
@@ -219,7 +225,7 @@ def attend(
             "is a part of another's memory; the output's first columns are then those of latent attention"
         )
     cos, sin, interleaved, first = (None, None, False, 0) if rope is None else _append.split(rope)
-    append = (new_key, new_value, cos, sin, positions)
+    append = (new_key, new_value, cos, sin, positions, key_tail)
     arrays |= {n: a for n, a in zip(_APPEND, append) if a is not None}
     if in_key:
         del arrays["v"]
@@ -251,7 +257,7 @@ def attend(
     else:
         output, lse = _jitted(options, names, _binding.threads(), operands)
     if in_key:
-        caches = (caches[0], caches[0])
+        caches = (caches[0], *caches)
     if new_key is not None:
         return (output, lse, *caches) if return_lse else (output, *caches)
     return (output, lse) if return_lse else output

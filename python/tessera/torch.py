@@ -79,13 +79,14 @@ def attend(
     new_value=None,
     rope=None,
     positions=None,
+    key_tail=None,
 ):
     """tessera.attend() with gradients, and as one node of a compiled graph.
 
-    Calls that append or turn have no gradients. Batches with offsets, page tables or prior results that do neither,
+    Calls that append or turn, or have keys in two tensors, have no gradients. Batches with offsets, page tables or prior results that do neither,
     and 8-bit inputs, run at once, without gradients or a graph.
     """
-    tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ()), new_key, new_value) if t is not None]
+    tensors = [t for t in (q, k, v, mask, alibi, sinks, out, *(prior or ()), new_key, new_value, key_tail) if t is not None]
     if has_tangent(tensors):
         raise _binding.Unsupported(
             "a tensor carries a forward-mode tangent, and Tessera has no forward-mode derivative; reverse mode "
@@ -93,7 +94,9 @@ def attend(
         )
     if workspace is False:
         workspace = None
-    append = {"new_key": new_key, "new_value": new_value, "rope": rope, "positions": positions}
+    append = {
+        "new_key": new_key, "new_value": new_value, "rope": rope, "positions": positions, "key_tail": key_tail,
+    }  # fmt: skip
     codes = {
         "query_scales": query_scales, "key_scales": key_scales, "value_scales": value_scales,
         "scale_rows": scale_rows, "precision": precision, "output_dtype": output_dtype,

@@ -99,6 +99,16 @@ def test_transposed_values(dtype):
     )
 
 
+def test_numpy_scalars_are_numbers_of_their_own():
+    """A scalar has no array: the one that NumPy makes for each has to live as long as the call."""
+    q, k, v = codes(ml_dtypes.float8_e4m3fn)
+    given = [np.float32(x) for x in (0.5, 2, 3)]
+    arrays = [np.full((1, 1, 1, 1), x) for x in given]
+    names = ("query_scales", "key_scales", "value_scales")
+    out = tessera.attend(q, k, v, **dict(zip(names, given)))
+    np.testing.assert_array_equal(out, tessera.attend(q, k, v, **dict(zip(names, arrays))))
+
+
 def test_one_number_scales_a_tensor_in_any_shape():
     q, k, v = codes(FORMATS[0])
     want = tessera.attend(q, k, v, key_scales=np.full((1, 1, 1, 1), 0.5, np.float32))

@@ -311,7 +311,7 @@ def test_signature_and_help():
     assert names == ["q", "k", "v", "mask", "causal", "window", "scale", "softcap", "alibi", "sinks", "key_lengths",
                      "return_lse", "out", "kernel", "workspace", "query_offsets", "key_offsets", "page_table", "prior",
                      "mask_align", "invariant", "query_scales", "key_scales", "value_scales", "scale_rows", "precision",
-                     "output_dtype", "new_key", "new_value", "rope", "positions"]  # fmt: skip
+                     "output_dtype", "new_key", "new_value", "rope", "positions", "key_tail"]  # fmt: skip
     assert "bottom-right" in tessera.attend.__doc__
 
 

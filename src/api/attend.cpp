@@ -121,11 +121,12 @@ std::string explain_text(const tessera_attention* given_problem, const tessera_d
   const tessera::core::Cost cost = tessera::core::cost(p);
   return fmt::format(
       "{} ({})\n"
-      "  problem    batch {}, heads {}/{}, queries {}, keys {}, dim {}, value dim {}, {}\n"
+      "  problem    batch {}, heads {}/{}, queries {}, keys {}, dim {}{}, value dim {}, {}\n"
       "  why        {}\n"
       "  geometry   {} work items, {} threads, keys cut into {}, {} bytes of workspace; {}\n"
       "  cost       {:.4g} GFLOP, at least {:.4g} MB of traffic\n",
-      kernel.name, kernel.summary, p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.dim, p.value_dim,
+      kernel.name, kernel.summary, p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.dim,
+      p.kv.tail_dim > 0 ? fmt::format(" ({} of them in key_tail)", p.kv.tail_dim) : "", p.value_dim,
       p.mixed() ? fmt::format("{}, keys and values {}", tessera::core::dtype_name(p.dtype),
                               tessera::core::dtype_name(p.kv.dtype))
                 : tessera::core::dtype_name(p.dtype),

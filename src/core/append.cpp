@@ -56,11 +56,14 @@ Status check_new_rows(const tessera_attention& p, Problem* out) {
                                  dtype_name(p.query.dtype)));
     }
     const std::int64_t dim = name == "new_key" ? out->dim : out->value_dim;
-    if (Status s =
-            agree({{t, name, 0, p.query.shape[0], "query.shape[0]"},
-                   {t, name, 1, out->kv_heads, "key's number of heads"},
-                   {t, name, 2, out->queries, "query's number of rows"},
-                   {t, name, 3, dim, name == "new_key" ? "key's head dimension" : "value's head dimension"}});
+    const std::string_view meaning = name == "new_value" ? "value's head dimension"
+                                     : out->kv.tail_dim > 0
+                                         ? "the head dimension of key and key_tail together"
+                                         : "key's head dimension";
+    if (Status s = agree({{t, name, 0, p.query.shape[0], "query.shape[0]"},
+                          {t, name, 1, out->kv_heads, "key's number of heads"},
+                          {t, name, 2, out->queries, "query's number of rows"},
+                          {t, name, 3, dim, meaning}});
         !s.ok())
       return s;
   }
@@ -72,6 +75,7 @@ Status check_new_rows(const tessera_attention& p, Problem* out) {
   out->append.key = view(p.new_key);
   if (value) out->append.value = view(p.new_value);
   if (Status s = check_written_once("key", p.key); !s.ok()) return s;
+  if (Status s = check_written_once("key_tail", p.key_tail); !s.ok()) return s;
   if (value) return check_written_once("value", p.value);
   for (int d = 0; d < 3; ++d) {
     if (p.value.shape[d] <= 1 || p.value.strides[d] == p.key.strides[d]) continue;
@@ -80,11 +84,11 @@ Status check_new_rows(const tessera_attention& p, Problem* out) {
                     "key, row by row",
                     d, p.value.strides[d], p.key.strides[d]));
   }
-  if (out->value_dim <= out->dim) return {};
+  if (out->value_dim <= out->key_dim()) return {};
   return invalid(
       fmt::format("value.shape[3] is {}, but key.shape[3] is {}: without new_value the values lie in "
                   "key, row by row",
-                  out->value_dim, out->dim));
+                  out->value_dim, out->key_dim()));
 }
 
 Status check_rope(const tessera_attention& p, Problem* out) {
@@ -217,8 +221,9 @@ Status check_append_memory(const tessera_attention& p, const PerTensor<std::uint
 }
 
 bool is_written(const TensorField& field, const PerTensor<std::uint64_t>& span_bytes) {
-  if (field.id == TensorId::key) return span_bytes[TensorId::new_key] > 0;
-  if (field.id == TensorId::value) return span_bytes[TensorId::new_key] > 0;
+  const bool cache =
+      field.id == TensorId::key || field.id == TensorId::value || field.id == TensorId::key_tail;
+  if (cache) return span_bytes[TensorId::new_key] > 0;
   return field.written;
 }
 

@@ -82,8 +82,9 @@ Cost cost(const Problem& p) {
     reachable_keys = std::max(end - begin, 0.0);
   }
   const double mask_bytes = mask_elements(p) * static_cast<double>(dtype_size(p.visibility.mask.dtype));
-  const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * dims *
-                          static_cast<double>(dtype_size(p.kv.dtype));
+  const double kv_row_bytes = static_cast<double>((p.key_dim() + p.value_dim) * dtype_size(p.kv.dtype) +
+                                                  p.kv.tail_dim * dtype_size(p.dtype));
+  const double kv_bytes = batch * static_cast<double>(p.kv_heads) * reachable_keys * kv_row_bytes;
   const double table_bytes =
       p.kv.pages ? batch * reachable_keys / static_cast<double>(p.kv.pages.rows) * 4 : 0;
   const double query_bytes = rows * static_cast<double>(p.dim * dtype_size(p.dtype));

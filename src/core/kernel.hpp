@@ -82,6 +82,7 @@ struct Kernel {
   std::function<Status(const Problem& problem, const Device& device, std::shared_ptr<const Prepared>* out)>
       prepare;
   bool mixed = false;      // takes keys and values of another dtype than the query's
+  bool tail = false;       // takes keys whose last columns are a tensor of their own
   bool invariant = false;  // a row's bits never depend on the rest of the batch
   int rung = 0;            // of the ladder in docs/ladder.md; 0 = not one of its kernels
   // Judged by atol = rtol = this instead of the derived bound: for kernels that trade accuracy. 0 = the

@@ -137,6 +137,8 @@ Status takes(const Kernel& kernel, const Problem& problem) {
         fmt::format("key.dtype is {} and query.dtype is {}; this kernel takes one dtype for both",
                     dtype_name(problem.kv.dtype), dtype_name(problem.dtype)));
   }
+  if (problem.kv.tail_dim > 0 && !kernel.tail)
+    return unsupported("key_tail is set; this kernel takes keys whose columns are all in one tensor");
   return kernel.supports(problem.append ? after_append(problem) : problem);
 }
 

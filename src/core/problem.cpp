@@ -46,6 +46,7 @@ Problem Problem::entry(std::int64_t b) const {
   } else {
     advance(&e.kv.key, kv.dtype, kv.key.offset(b, 0, first_key));
     advance(&e.kv.value, kv.dtype, kv.value.offset(b, 0, first_key));
+    advance(&e.kv.tail, dtype, kv.tail.offset(b, 0, first_key));
     advance(&e.scales.key, b, first_key);
     advance(&e.scales.value, b, first_key);
   }
@@ -59,6 +60,7 @@ void Problem::move_to(const Addresses& at) {
   query_offsets.data = at[TensorId::query_offsets];
   kv.key.data = at[TensorId::key];
   kv.value.data = at[TensorId::value];
+  kv.tail.data = at[TensorId::key_tail];
   kv.lengths = at[TensorId::key_lengths];
   kv.offsets.data = at[TensorId::key_offsets];
   kv.pages.data = static_cast<const std::int32_t*>(at[TensorId::page_table]);

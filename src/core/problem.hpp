@@ -65,6 +65,8 @@ struct PageTable {
 struct KeysValues {
   tessera_dtype dtype = 0;  // of both: the query's, or of 8 bits beside a query of 16 or 32
   Tensor4 key, value;
+  Tensor4 tail;               // further columns of key, in the query's dtype and unscaled
+  std::int64_t tail_dim = 0;  // of the query's `dim` columns, the last: in the tail. 0: key has all
   std::int64_t value_column_stride = 1;  // 1 unless value is transposed: then its row stride is 1
   const void* lengths = nullptr;         // keys of each batch entry that exist; null: all of them
   tessera_dtype lengths_dtype = 0;
@@ -198,6 +200,8 @@ struct Problem : Sizes {
 
   // Whether keys and values have a dtype of their own.
   bool mixed() const { return kv.dtype != dtype; }
+  // Columns of key itself: `dim` less those of its tail.
+  std::int64_t key_dim() const { return dim - kv.tail_dim; }
   // Whether entries may differ in what only memory says: then each is worked out as if it were alone.
   bool by_entry() const { return query_offsets || kv.offsets || kv.pages; }
   // Rows of one head, of all entries together.

@@ -61,7 +61,7 @@ Status check_pages(const tessera_attention& p, Problem* out) {
 
 Status check_key_offsets(const tessera_attention& p, Problem* out) {
   out->kv.offsets = offsets_of(p.key_offsets);
-  out->kv.key.batch_stride = out->kv.value.batch_stride = 0;
+  out->kv.key.batch_stride = out->kv.value.batch_stride = out->kv.tail.batch_stride = 0;
   return agree({{p.key_offsets, "key_offsets", 0, out->batch + 1, "the batch + 1"},
                 {p.key, "key", 0, 1, "with key_offsets the first size"},
                 {p.value, "value", 0, 1, "with key_offsets the first size"}});

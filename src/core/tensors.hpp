@@ -34,7 +34,8 @@ enum class TensorId {
   new_value,
   rope_cos,
   rope_sin,
-  positions
+  positions,
+  key_tail
 };
 
 struct TensorField {
@@ -68,12 +69,13 @@ constexpr void for_each_tensor(Attention& a, F f) {
   f(TensorField{TensorId::rope_cos, "rope.cos", false}, a.rope.cos);
   f(TensorField{TensorId::rope_sin, "rope.sin", false}, a.rope.sin);
   f(TensorField{TensorId::positions, "positions", false}, a.positions);
+  f(TensorField{TensorId::key_tail, "key_tail", false}, a.key_tail);
 }
 
 // Something for every tensor: PerTensor<void*> at; at[TensorId::key].
 template <class T>
 struct PerTensor {
-  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::positions) + 1;
+  static constexpr std::size_t kCount = static_cast<std::size_t>(TensorId::key_tail) + 1;
   std::array<T, kCount> values{};
 
   constexpr T& operator[](TensorId id) { return values[static_cast<std::size_t>(id)]; }

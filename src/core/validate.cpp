@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/append.hpp"
 #include "core/problem.hpp"
@@ -61,6 +62,7 @@ const TensorRule& rule_of(TensorId id) {
       {"[positions, n]", 2, 2, kFloat},
       {"[positions, n]", 2, 2, kFloat},
       {"[batch, queries], or [rows] with query_offsets", 1, 2, kWhole, false},
+      {"[batch, kv_heads, keys, tail]", 4, 4, kFloats},
   }}};
   return rules[id];
 }
@@ -99,6 +101,37 @@ Status check_head_dim(std::string_view name, std::int64_t dim) {
                              TESSERA_MAX_HEAD_DIM));
 }
 
+// Key and its tail together have as many columns as the query.
+Status check_key_dims(const tessera_attention& p) {
+  const tessera_tensor& tail = p.key_tail;
+  const std::int64_t dim = p.query.shape[3];
+  if (is_absent(tail)) return agree({{p.key, "key", 3, dim, "query's head dimension"}});
+  if (is_8_bit(p.query.dtype)) {
+    return invalid(
+        fmt::format("key_tail is set, but query.dtype is {}: f32, f16 and bf16 are accepted with it",
+                    dtype_name(p.query.dtype)));
+  }
+  if (tail.dtype != p.query.dtype) {
+    return invalid(fmt::format("key_tail.dtype is {}, but query.dtype is {}: the tail has query's dtype",
+                               dtype_name(tail.dtype), dtype_name(p.query.dtype)));
+  }
+  for (const auto& [name, t] :
+       {std::pair<std::string_view, const tessera_tensor&>{"key", p.key}, {"key_tail", tail}}) {
+    if (t.shape[3] < 1)
+      return invalid(fmt::format("{}.shape[3] is 0; 1 or more is accepted beside {}", name,
+                                 name == "key" ? "key_tail" : "key"));
+  }
+  if (dim - p.key.shape[3] != tail.shape[3]) {
+    return invalid(fmt::format(
+        "key.shape[3] is {} and key_tail.shape[3] is {}, but query's head dimension is {}: that is "
+        "what they have together",
+        p.key.shape[3], tail.shape[3], dim));
+  }
+  return agree({{tail, "key_tail", 0, p.key.shape[0], "key's first size"},
+                {tail, "key_tail", 1, p.key.shape[1], "key's number of heads"},
+                {tail, "key_tail", 2, p.key.shape[2], "key's number of rows"}});
+}
+
 Status check_shapes(const tessera_attention& p) {
   const std::int64_t heads = p.query.shape[1];
   const std::int64_t kv_heads = p.key.shape[1];
@@ -112,8 +145,8 @@ Status check_shapes(const tessera_attention& p) {
                     "key/value heads",
                     kv_heads, heads));
   }
-  return agree({{p.key, "key", 3, p.query.shape[3], "query's head dimension"},
-                {p.value, "value", 1, kv_heads, "key's number of heads"},
+  if (Status s = check_key_dims(p); !s.ok()) return s;
+  return agree({{p.value, "value", 1, kv_heads, "key's number of heads"},
                 {p.value, "value", 2, p.key.shape[2], "key's number of keys"},
                 {p.output, "output", 0, p.query.shape[0], "query's batch"},
                 {p.output, "output", 1, heads, "query's number of heads"},
@@ -247,6 +280,10 @@ Status validate(const tessera_attention& p, Problem* problem) {
   out.query = view(p.query);
   out.kv.key = view(p.key);
   out.kv.value = view(p.value);
+  if (!is_absent(p.key_tail)) {
+    out.kv.tail = view(p.key_tail);
+    out.kv.tail_dim = p.key_tail.shape[3];
+  }
   if (p.value.shape[3] > 1) out.kv.value_column_stride = std::max<std::int64_t>(p.value.strides[3], 1);
   out.output.rows = view(p.output);
   out.output.dtype = p.output.dtype;
@@ -275,7 +312,9 @@ Status check_overlap(const tessera_attention& p, const PerTensor<std::uint64_t>&
       return invalid(fmt::format("{} reaches beyond the address space", each.name));
   }
   const auto written = [&](const TensorField& field) { return is_written(field, span_bytes); };
-  const auto is_cache = [](TensorId id) { return id == TensorId::key || id == TensorId::value; };
+  const auto is_cache = [](TensorId id) {
+    return id == TensorId::key || id == TensorId::value || id == TensorId::key_tail;
+  };
   for (const TensorField& result : kTensorFields.values) {
     if (!written(result) || span_bytes[result.id] == 0) continue;
     for (const TensorField& other : kTensorFields.values) {

@@ -104,15 +104,45 @@ struct Slot {
   std::int64_t outer, head, row;
 };
 
-// A row of the query's dtype into a cache of 8 bits: divided by the scale that is there.
+// A row of numbers into a cache of 8 bits: divided by the scale that is there.
+void write_codes(const core::Problem& p, const float* row, std::int64_t dim, const core::Scales& scales,
+                 const Slot& slot, std::int64_t column_stride, void* to) {
+  for (std::int64_t d = 0; d < dim; ++d)
+    static_cast<std::uint8_t*>(to)[d * column_stride] =
+        encode(p.kv.dtype, row[d] / scales.at(slot.outer, slot.head, slot.row, d));
+}
+
+// The same of a row of the query's dtype.
 void store_codes(const core::Problem& p, const void* from, std::int64_t dim, const Angles& angles,
                  const core::Scales& scales, const Slot& slot, std::int64_t column_stride, void* to) {
   float row[TESSERA_MAX_HEAD_DIM] = {};
   read_floats(from, dim, p.dtype, row);
   if (angles.cos != nullptr) turn(p.append.rope, angles, row, row);
-  for (std::int64_t d = 0; d < dim; ++d)
-    static_cast<std::uint8_t*>(to)[d * column_stride] =
-        encode(p.kv.dtype, row[d] / scales.at(slot.outer, slot.head, slot.row, d));
+  write_codes(p, row, dim, scales, slot, column_stride, to);
+}
+
+// Floats as a row of f32, f16 or bf16.
+void write_floats(const float* row, std::int64_t dim, tessera_dtype dtype, void* to) {
+  if (dtype == TESSERA_F32) return copy(row, dim, dtype, to);
+  for (std::int64_t d = 0; d < dim; ++d) {
+    if (dtype == TESSERA_F16)
+      from_float(row[d], static_cast<F16*>(to) + d);
+    else
+      from_float(row[d], static_cast<BF16*>(to) + d);
+  }
+}
+
+// A new key whose last columns belong to the tail. It is turned as a whole: pairs may have one in each.
+void store_with_tail(const core::Problem& p, const void* from, const Angles& angles, const Slot& slot,
+                     void* key, void* tail) {
+  float row[TESSERA_MAX_HEAD_DIM] = {};
+  read_floats(from, p.dim, p.dtype, row);
+  if (angles.cos != nullptr) turn(p.append.rope, angles, row, row);
+  if (p.mixed())
+    write_codes(p, row, p.key_dim(), p.scales.key, slot, 1, key);
+  else
+    write_floats(row, p.key_dim(), p.dtype, key);
+  write_floats(row + p.key_dim(), p.kv.tail_dim, p.dtype, tail);
 }
 
 // Stores the new row of every K/V head where it stands.
@@ -126,7 +156,9 @@ void store(const core::Problem& p, std::int64_t outer, std::int64_t row, const P
     const Slot at{where, h, slot};
     const void* const key = element(p.append.key, p.dtype, outer, h, row);
     void* const key_slot = element_to(p.kv.key, p.kv.dtype, where, h, slot);
-    if (p.mixed())
+    if (p.kv.tail_dim > 0)
+      store_with_tail(p, key, angles, at, key_slot, element_to(p.kv.tail, p.dtype, where, h, slot));
+    else if (p.mixed())
       store_codes(p, key, p.dim, angles, p.scales.key, at, 1, key_slot);
     else
       turned(p, angles, key, key_slot);

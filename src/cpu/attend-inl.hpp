@@ -36,7 +36,7 @@ struct FewRows {
   Rows key, value;
 };
 
-// Of codes: as floats, in the item's scratch memory.
+// Of codes, and of keys in two tensors: as floats, in the item's scratch memory.
 template <>
 struct FewRows<Code> {
   using Element = float;
@@ -103,7 +103,9 @@ HWY_INLINE void walk_few(const ItemContext& c, const Item& item, int panels, Key
 }
 
 inline void walk_few_codes(const ItemContext& c, const Item& item, int panels, KeySpan keys) {
-  if (!CodeRows::values(c.problem, item).in_place()) return walk_few<Code>(c, item, panels, keys);
+  const bool in_place =
+      CodeRows::keys(c.problem, item).in_place() && CodeRows::values(c.problem, item).in_place();
+  if (!in_place) return walk_few<Code>(c, item, panels, keys);
   with_format(c.problem.kv.dtype,
               [&](auto format) HWY_ATTR { walk_few<CodeOf<decltype(format)>>(c, item, panels, keys); });
 }
@@ -290,6 +292,7 @@ void attend_typed(const Call& call, std::int64_t index, std::byte* scratch) {
 }
 
 inline void attend_item(const Call& call, std::int64_t index, std::byte* scratch) {
+  if (call.problem->kv.tail_dim > 0) return attend_typed<Code>(call, index, scratch);
   switch (call.problem->kv.dtype) {
     case TESSERA_F16:
       return attend_typed<F16>(call, index, scratch);

@@ -296,6 +296,7 @@ core::Kernel kernel_of(const Target& target) {
   row.missing = [&target](const core::Device&) { return target.missing(); };
   row.supports = [](const core::Problem&) { return core::Status{}; };
   row.mixed = true;
+  row.tail = true;
   row.estimate = [&target](const core::Problem& p, const core::Device&) -> core::Estimate {
     constexpr double kScalarRate = 2e3;  // FLOP a microsecond, of one core
     return {core::cost(p).flops / (kScalarRate * target.speed), target.slow};

@@ -1,5 +1,6 @@
 // Rows of 8-bit codes as floats, each times its scale. The conversion is exact; the product with the scale is
-// rounded once, and from there on every kernel works as for floats.
+// rounded once, and from there on every kernel works as for floats. So do keys that lie in two tensors, of
+// which the first may be of codes: their rows are put together here.
 #if defined(TESSERA_CPU_CODES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_CODES_INL
 #undef TESSERA_CPU_CODES_INL
@@ -46,6 +47,40 @@ HWY_INLINE Vec read_row(const Code* HWY_RESTRICT from, std::size_t length, const
     to[d] =
         code_values<Format>()[from[d].bits] * (scale.factors == nullptr ? scale.factor : scale.factors[d]);
     probe = hn::MulAdd(hn::Set(f32, to[d]), zero, probe);
+  }
+  return probe;
+}
+
+// A row, or a part of one, that is no codes; it may begin anywhere. Returns a probe as convert_row does.
+template <class T>
+HWY_INLINE Vec read_wide(const T* HWY_RESTRICT from, std::size_t length, float* HWY_RESTRICT to, Vec probe) {
+  const F f32;
+  const Vec zero = hn::Zero(f32);
+  std::size_t d = 0;
+  for (; d + kLanes <= length; d += kLanes) {
+    const Vec x = load(from + d);
+    probe = hn::MulAdd(x, zero, probe);
+    hn::StoreU(x, f32, to + d);
+  }
+  for (; d < length; ++d) {
+    to[d] = to_float(from[d]);
+    probe = hn::MulAdd(hn::Set(f32, to[d]), zero, probe);
+  }
+  return probe;
+}
+// The same of rows by their addresses.
+inline HWY_NOINLINE Vec read_wide_rows(tessera_dtype dtype, const Rows& rows, std::int64_t first,
+                                       std::size_t count, std::size_t length, float* to,
+                                       std::size_t to_stride, Vec probe) {
+  for (std::size_t j = 0; j < count; ++j, to += to_stride) {
+    const char* const row = rows.row(first + static_cast<std::int64_t>(j));
+    if (dtype == TESSERA_F16) {
+      probe = read_wide(reinterpret_cast<const F16*>(row), length, to, probe);
+    } else if (dtype == TESSERA_BF16) {
+      probe = read_wide(reinterpret_cast<const BF16*>(row), length, to, probe);
+    } else {
+      probe = read_wide(reinterpret_cast<const float*>(row), length, to, probe);
+    }
   }
   return probe;
 }
@@ -105,11 +140,15 @@ inline HWY_NOINLINE void read_query(const core::Problem& problem, std::int64_t b
   }
 }
 
-// All K or all V rows of a head.
+// All K or all V rows of a head, of codes or, beside a tail, of what the query has.
 class CodeRows {
  public:
   static CodeRows keys(const core::Problem& problem, const Item& item) {
-    return {problem, problem.kv.key, problem.scales.key, item, problem.dim, 1};
+    CodeRows rows(problem, problem.kv.key, problem.scales.key, item, problem.key_dim(), 1);
+    rows.tail_ = Rows(problem.kv, problem.kv.tail, item, core::dtype_size(problem.dtype));
+    rows.tail_dtype_ = problem.dtype;
+    rows.tail_length_ = static_cast<std::size_t>(problem.kv.tail_dim);
+    return rows;
   }
   static CodeRows values(const core::Problem& problem, const Item& item) {
     return {problem, problem.kv.value,  problem.scales.value,
@@ -118,13 +157,17 @@ class CodeRows {
 
   const Rows& rows() const { return rows_; }
   // What a prefetch of a row asks for; the bytes of a transposed one lie in as many lines.
-  std::int64_t row_bytes() const { return column_stride_ == 1 ? static_cast<std::int64_t>(length_) : 0; }
+  std::int64_t row_bytes() const {
+    return column_stride_ == 1 ? static_cast<std::int64_t>(length_) * core::dtype_size(dtype_) : 0;
+  }
 
   // `count` rows from key number `first` on. Returns what they hold (RowsHold).
   HWY_NOINLINE unsigned read(std::int64_t first, std::size_t count, float* to, std::size_t to_stride) const {
     Vec probe = hn::Zero(F());  // turns NaN with the first element that is not finite
     Factors factors{*this};
-    if (column_stride_ == 1) {
+    if (!core::is_8_bit(dtype_)) {
+      probe = read_wide_rows(dtype_, rows_, first, count, length_, to, to_stride, probe);
+    } else if (column_stride_ == 1) {
       with_format(dtype_, [&](auto format) HWY_ATTR {
         for (std::size_t j = 0; j < count; ++j) {
           const std::int64_t key = first + static_cast<std::int64_t>(j);
@@ -139,13 +182,16 @@ class CodeRows {
         probe = scale_row(to + j * to_stride, length_, factors.of(stored(key)), probe);
       }
     }
+    if (tail_length_ > 0)
+      probe = read_wide_rows(tail_dtype_, tail_, first, count, tail_length_, to + length_, to_stride, probe);
     return all_finite(probe) ? kNothingSpecial : kNotFinite;
   }
 
-  // Whether codes can be read where they are: a row's lie side by side, and channels have the same scales in
-  // every page.
+  // Whether codes can be read where they are: a row's lie side by side, all of them in one tensor, and
+  // channels have the same scales in every page.
   bool in_place() const {
-    return column_stride_ == 1 && (scales_.channel_stride == 0 || scales_.outer_stride == 0 || !pages_);
+    return column_stride_ == 1 && tail_length_ == 0 &&
+           (scales_.channel_stride == 0 || scales_.outer_stride == 0 || !pages_);
   }
   // The scales of rows, one each.
   void put_scales(std::int64_t first, std::size_t count, float* to) const {
@@ -169,7 +215,8 @@ class CodeRows {
  private:
   CodeRows(const core::Problem& problem, const core::Tensor4& tensor, const core::Scales& scales,
            const Item& item, std::int64_t length, std::int64_t column_stride)
-      : rows_(problem.kv, tensor, item, sizeof(Code)),
+      : rows_(problem.kv, tensor, item, core::dtype_size(problem.kv.dtype)),
+        tail_(rows_),
         pages_(problem.kv.pages),
         scales_(scales),
         dtype_(problem.kv.dtype),
@@ -226,7 +273,9 @@ class CodeRows {
     }
   }
 
-  Rows rows_;
+  Rows rows_, tail_;
+  tessera_dtype tail_dtype_ = 0;
+  std::size_t tail_length_ = 0;  // 0: there is none
   core::PageTable pages_;
   core::Scales scales_;
   tessera_dtype dtype_;

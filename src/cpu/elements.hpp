@@ -15,7 +15,8 @@ struct F16 {
 struct BF16 {
   std::uint16_t bits;
 };
-// An element of 8 bits; of which format, the problem says.
+// An element of 8 bits; of which format, the problem says. Kernels of it read rows through CodeRows, which
+// also has those that lie in two tensors.
 struct Code {
   std::uint8_t bits;
 };

@@ -36,9 +36,10 @@ struct Workspace {
     max_panels = rows / panel + 1 + static_cast<std::int64_t>(kMaxWidth) / kFew;
     // Panels are padded to their width; only the last few of an item can be.
     const std::int64_t width = rows + static_cast<std::int64_t>(kMaxWidth) * 2;
-    // Codes become floats for every kernel: for those of few rows too, which read others where they are.
-    const std::int64_t converted =
-        core::is_8_bit(problem.kv.dtype) ? std::max(tile, kStreams * kFewKeys) : tile;
+    // Codes, and keys in two tensors, become floats for every kernel: for those of few rows too, which read
+    // others where they are.
+    const bool always = core::is_8_bit(problem.kv.dtype) || problem.kv.tail_dim > 0;
+    const std::int64_t converted = always ? std::max(tile, kStreams * kFewKeys) : tile;
     key = carver.take<float>(converted * padded(problem.dim));
     value = carver.take<float>(converted * padded(problem.value_dim));
     queries = carver.take<float>(width * padded(problem.dim));

@@ -43,8 +43,9 @@ bool has_avx2();
 // An output in f32 would show it.
 inline bool takes_pairs(const core::Problem& problem) {
   constexpr std::int64_t kFewRows = 16, kFewDims = 16;
-  return problem.kv.dtype == TESSERA_BF16 && problem.output.dtype == TESSERA_BF16 &&
-         problem.group() * problem.queries > kFewRows && problem.value_dim >= kFewDims;
+  return problem.kv.dtype == TESSERA_BF16 && problem.kv.tail_dim == 0 &&
+         problem.output.dtype == TESSERA_BF16 && problem.group() * problem.queries > kFewRows &&
+         problem.value_dim >= kFewDims;
 }
 
 std::span<const Target> targets();  // best first

@@ -15,11 +15,11 @@
 namespace tessera::cuda {
 
 std::vector<core::Kernel> kernels() {
-  std::vector<core::Kernel> rows = {decode::production_row(),   serving::production_row(),
-                                    serving::codes_row(),       sm90::production_row(),
-                                    sm90_f32::production_row(), sm90_fp8::production_row(),
-                                    sm89::production_row(),     sm80::production_row(),
-                                    sm80_f32::production_row(), fp8_rows::row()};
+  std::vector<core::Kernel> rows = {
+      decode::production_row(), serving::production_row(),  serving::codes_row(),
+      sm90::production_row(),   sm90_f32::production_row(), sm90_fp8::production_row(),
+      sm89::production_row(),   sm80::production_row(),     sm80_f32::production_row(),
+      fp8_rows::row(),          fp8_rows::tail_row()};
   for (core::Kernel& rung : ladder::rows()) rows.push_back(std::move(rung));
   for (core::Kernel& row : rows) {
     row.device = TESSERA_CUDA;

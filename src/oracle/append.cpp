@@ -113,9 +113,31 @@ void store_row(const tessera_attention& p, const tessera_tensor& from, std::int6
     store_code(to, t.dtype, d, load(row.data(), TESSERA_F32, d), scale_at(p, scales, at, d));
 }
 
+// A new key whose last elements belong to the tail: turned as a whole, in f32, then each part as its tensor
+// has it.
+void store_row_with_tail(const tessera_attention& p, std::int64_t start, const Stored& at, void* key,
+                         void* key_tail, std::int64_t angles) {
+  const std::int64_t dim = p.new_key.shape[3], in_key = p.key.shape[3];
+  std::vector<float> row(static_cast<std::size_t>(dim));
+  for (std::int64_t d = 0; d < dim; ++d)
+    store(row.data(), TESSERA_F32, d,
+          load(p.new_key.data, p.new_key.dtype, start + d * p.new_key.strides[3]));
+  if (angles != kNotTurned) turn(p, angles, TESSERA_F32, {row.data(), 0, 1});
+  const Place of_key = place_in(p.key, key, at), of_tail = place_in(p.key_tail, key_tail, at);
+  for (std::int64_t d = 0; d < dim; ++d) {
+    const double x = load(row.data(), TESSERA_F32, d);
+    if (d >= in_key)
+      store(of_tail.data, p.key_tail.dtype, of_tail.start + (d - in_key) * of_tail.step, x);
+    else if (p.key.dtype == p.new_key.dtype)
+      store(of_key.data, p.key.dtype, of_key.start + d * of_key.step, x);
+    else
+      store_code(of_key, p.key.dtype, d, x, scale_at(p, p.key_scales, at, d));
+  }
+}
+
 }  // namespace
 
-void store_new_rows(const tessera_attention& p, void* key, void* value) {
+void store_new_rows(const tessera_attention& p, void* key, void* value, void* key_tail) {
   if (p.new_key.rank == 0) return;
   const Sizes n(p);
   const bool ragged = p.query_offsets.data != nullptr;
@@ -128,7 +150,11 @@ void store_new_rows(const tessera_attention& p, void* key, void* value) {
         const Stored at = stored_key(p, p.key, b, h, j);
         if (!at.exists) continue;
         const std::int64_t angles = p.rope.cos.rank > 0 ? table_row(p, b, i) : 0;
-        store_row(p, p.new_key, row_start(p.new_key, outer, h, row), p.key, p.key_scales, at, key, angles);
+        const std::int64_t from = row_start(p.new_key, outer, h, row);
+        if (p.key_tail.rank > 0)
+          store_row_with_tail(p, from, at, key, key_tail, p.rope.cos.rank > 0 ? angles : kNotTurned);
+        else
+          store_row(p, p.new_key, from, p.key, p.key_scales, at, key, angles);
         if (p.new_value.rank == 0) continue;
         store_row(p, p.new_value, row_start(p.new_value, outer, h, row), p.value, p.value_scales, at, value,
                   kNotTurned);
@@ -163,8 +189,10 @@ Rest::Rest(const tessera_attention& p) : problem_(p) {
   if (p.new_key.rank > 0) {
     key_ = copy_of(p.key);
     if (p.new_value.rank > 0) value_ = copy_of(p.value);
-    store_new_rows(p, key_.data(), value_.data());
+    if (p.key_tail.rank > 0) key_tail_ = copy_of(p.key_tail);
+    store_new_rows(p, key_.data(), value_.data(), key_tail_.data());
     problem_.key.data = key_.data();
+    if (p.key_tail.rank > 0) problem_.key_tail.data = key_tail_.data();
     problem_.value.data = p.new_value.rank > 0 ? value_.data() : key_.data();
   }
   if (p.rope.cos.rank > 0) {

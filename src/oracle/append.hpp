@@ -12,9 +12,9 @@ namespace tessera::oracle {
 // Whether a call has something to do before its attention.
 inline bool has_append(const tessera_attention& p) { return p.new_key.rank > 0 || p.rope.cos.rank > 0; }
 
-// Stores the new rows in copies of key and value: the same shapes and strides at other addresses. Where the
-// values lie in the keys, `value` is not touched.
-void store_new_rows(const tessera_attention& p, void* key, void* value);
+// Stores the new rows in copies of key, value and key_tail: the same shapes and strides at other addresses.
+// Where the values lie in the keys, `value` is not touched, and without a tail `key_tail` is not.
+void store_new_rows(const tessera_attention& p, void* key, void* value, void* key_tail = nullptr);
 
 // The query's rows, turned: contiguous, in the query's dtype. Rows of no entry stay as they are.
 std::vector<unsigned char> turned_query(const tessera_attention& p);
@@ -30,7 +30,7 @@ class Rest {
 
  private:
   tessera_attention problem_;
-  std::vector<unsigned char> query_, key_, value_;
+  std::vector<unsigned char> query_, key_, value_, key_tail_;
 };
 
 }  // namespace tessera::oracle

@@ -202,6 +202,22 @@ std::vector<Real> matrix(const tessera_attention& p, const tessera_tensor& t, co
   return out;
 }
 
+// All keys of one batch entry and head, each with its tail, if there is one, behind the columns of key.
+template <class Real>
+std::vector<Real> keys_of(const tessera_attention& p, std::int64_t b, std::int64_t h) {
+  const std::vector<Real> key = matrix<Real>(p, p.key, p.key_scales, b, h);
+  if (p.key_tail.rank == 0) return key;
+  const std::vector<Real> tail = matrix<Real>(p, p.key_tail, tessera_tensor{}, b, h);
+  const auto columns = static_cast<std::ptrdiff_t>(p.key.shape[3]),
+             more = static_cast<std::ptrdiff_t>(p.key_tail.shape[3]);
+  std::vector<Real> out;
+  for (std::ptrdiff_t j = 0; j < static_cast<std::ptrdiff_t>(key_length(p, b)); ++j) {
+    out.insert(out.end(), key.begin() + j * columns, key.begin() + (j + 1) * columns);
+    out.insert(out.end(), tail.begin() + j * more, tail.begin() + (j + 1) * more);
+  }
+  return out;
+}
+
 // Keys and values of one batch entry and key/value head.
 template <class Real>
 struct Head {
@@ -214,7 +230,7 @@ struct Head {
     if (batch == row.batch && kv_head == wanted) return;
     batch = row.batch;
     kv_head = wanted;
-    key = matrix<Real>(p, p.key, p.key_scales, batch, kv_head);
+    key = keys_of<Real>(p, batch, kv_head);
     value = matrix<Real>(p, p.value, p.value_scales, batch, kv_head);
   }
 };

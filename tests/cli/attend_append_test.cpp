@@ -113,7 +113,7 @@ TEST_F(AttendAppend, RefusalsSayWhy) {
       {"--causal bottom-right --new-key nk.npy", "without new_value the values lie in key, row by row"},
       {"--causal bottom-right --new-value nv.npy", "new_value is set and new_key is not"},
       {"--causal bottom-right --new-key nv.npy --new-value nv.npy", "new_key.shape[3] is 1"},
-      {"--key-output k2.npy", "--key-output and --value-output need --new-key"},
+      {"--key-output k2.npy", "--key-output, --value-output and --key-tail-output need --new-key"},
       {kNew + std::string("--key-output k.npy"), "k.npy is an input of this command"},
       {kNew + std::string("--key-output nk.npy"), "nk.npy is an input of this command"},
       {"--rope-first 1", "rope.first is 1, but there is no rope.cos"},

@@ -38,7 +38,7 @@ TEST_P(Groups, EveryInputEveryKernel) {
 
 INSTANTIATE_TEST_SUITE_P(Small, Groups,
                          testing::Values("few", "options", "pairs", "masks", "edge", "serving", "fp8",
-                                         "append"),
+                                         "append", "tail"),
                          [](const auto& group) { return std::string(group.param); });
 
 // Shapes that have a kernel of their own: one key, and few rows of few dimensions, whose tiles of 256 keys

@@ -133,6 +133,14 @@ void pick_append(Picker& pick, Case* c) {
   c->positions = !c->alibi && pick.one_in(3);
 }
 
+// Keys in two tensors: one case in six.
+void pick_tail(Picker& pick, Case* c) {
+  if (of_codes(*c) || c->dim < 2 || !pick.one_in(6)) return;
+  c->tail = pick.one_in(2) ? std::min<std::int64_t>(c->dim / 2, 64) : pick.between(1, c->dim - 1);
+  const bool fits = c->value_dim <= c->key_dim() && !c->transposed;
+  c->latent = fits && (c->latent || pick.one_in(3));
+}
+
 }  // namespace
 
 Case random_case(const Random& random, std::uint64_t number) {
@@ -165,6 +173,7 @@ Case random_case(const Random& random, std::uint64_t number) {
   if (of_codes(c)) pick_codes(pick, &c);
   if (!of_codes(c) && pick.one_in(4)) pick_cache(pick, &c);
   pick_append(pick, &c);
+  pick_tail(pick, &c);
   return c;
 }
 
@@ -197,6 +206,8 @@ Case smallest_failing(Case c, const std::function<bool(const Case&)>& fails) {
       [](Case& x) { x.rope_pairs = (x.rope_pairs + 1) / 2; },
       [](Case& x) { x.append = false; },
       [](Case& x) { x.latent = false; },
+      [](Case& x) { x.tail = 0; },
+      [](Case& x) { x.tail = (x.tail + 1) / 2; },
       [](Case& x) { x.mask_content = MaskContent::random, x.mask_block = 0; },
       [](Case& x) { x.mask_lowest = false; },
       [](Case& x) {

@@ -31,7 +31,8 @@ TEST_P(List, EveryKernelPassesEveryGate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, List,
-                         testing::Values("few", "options", "pairs", "masks", "edge", "serving", "append"),
+                         testing::Values("few", "options", "pairs", "masks", "edge", "serving", "append",
+                                         "tail"),
                          [](const auto& param) { return param.param; });
 
 // Two keys with scores ln 1 and ln 3 (the query's first element is 1, the keys' are the scores, scale 1):

@@ -79,6 +79,7 @@ TEST_P(Selector, F32GetsTensorCoresToHeadDim256) {
   for (cases::Case c : cases::named()) {
     // The scalar kernel's, and of 8 bits.
     if (c.group == "serving" || c.group.starts_with("append") || c.group.starts_with("fp8")) continue;
+    if (c.tail > 0) continue;
     c.dtype = TESSERA_F32;
     core::Plan plan;
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
@@ -107,6 +108,15 @@ TEST_P(Selector, Every8BitCaseGetsAKernel) {
     if (c.cache != 0 || c.name == "fp8_d3" || c.name == "fp8_pages_16") {
       EXPECT_EQ(name, slow || c.dim % 16 != 0 ? "fp8_rows" : "serving_codes") << c.name;
     }
+  }
+}
+
+TEST_P(Selector, KeysInTwoTensorsGetTheOneKernelThatTakesThem) {
+  for (const cases::Case& c : cases::in_group("tail")) {
+    core::Plan plan;
+    const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
+    EXPECT_EQ(plan.kernel->name, "tail_rows") << c.name;
   }
 }
 

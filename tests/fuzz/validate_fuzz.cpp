@@ -162,6 +162,15 @@ void add_append(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_atten
                                            : sound_tensor(address, whole, {q[0], q[2]});
 }
 
+// The same keys in two tensors: a part of key's dimensions, and the rest of the query's as its tail.
+void add_tail(FuzzedDataProvider& fuzz, std::uintptr_t* address, tessera_attention* p) {
+  const std::int64_t* const k = p->key.shape;
+  if (is_8_bit(p->query.dtype) || k[3] < 2) return;
+  const std::int64_t tail = fuzz.ConsumeIntegralInRange<std::int64_t>(1, k[3] - 1);
+  p->key_tail = sound_tensor(address, p->query.dtype, {k[0], k[1], k[2], tail});
+  p->key = sound_tensor(address, p->key.dtype, {k[0], k[1], k[2], k[3] - tail});
+}
+
 tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   const auto size = [&](std::int64_t most) { return fuzz.ConsumeIntegralInRange<std::int64_t>(1, most); };
   const std::int64_t batch = size(3), kv_heads = size(3), heads = kv_heads * size(3);
@@ -187,6 +196,7 @@ tessera_attention sound_problem(FuzzedDataProvider& fuzz) {
   if (fuzz.ConsumeBool()) p.key_lengths = sound_tensor(&address, TESSERA_I32, {batch});
   if (fuzz.ConsumeBool()) p.sinks = sound_tensor(&address, TESSERA_F32, {heads});
   if (fuzz.ConsumeBool()) make_sequences(fuzz, &address, &p);
+  if (fuzz.ConsumeBool()) add_tail(fuzz, &address, &p);
   if (is_8_bit(cache)) add_scales(fuzz, &address, &p);
   p.mask.align = fuzz.ConsumeIntegralInRange<tessera_align>(0, 2);
   if (p.mask.align != TESSERA_ALIGN_NONE) p.mask.right = fuzz.ConsumeIntegralInRange<std::int64_t>(-1, 4);
@@ -203,7 +213,7 @@ void disturb(FuzzedDataProvider& fuzz, tessera_attention* p) {
                                      &p->sinks,        &p->query_offsets, &p->key_offsets,  &p->page_table,
                                      &p->prior_output, &p->prior_lse,     &p->query_scales, &p->key_scales,
                                      &p->value_scales, &p->new_key,       &p->new_value,    &p->rope.cos,
-                                     &p->rope.sin,     &p->positions};
+                                     &p->rope.sin,     &p->positions,     &p->key_tail};
   tessera_tensor* t = fuzz.PickValueInArray(tensors);
   const auto d = fuzz.ConsumeIntegralInRange<std::size_t>(0, TESSERA_MAX_RANK - 1);
   switch (fuzz.ConsumeIntegralInRange(0, 17)) {
@@ -337,13 +347,15 @@ void require_append(const tessera_attention& given, const Problem& p) {
       require(rows->strides[3] == 1 || rows->shape[3] <= 1);
     }
     require(given.new_key.shape[3] == p.dim);
-    require(a.stores_value ? given.new_value.shape[3] == p.value_dim : p.value_dim <= p.dim);
+    require(a.stores_value ? given.new_value.shape[3] == p.value_dim : p.value_dim <= p.key_dim());
     require_distinct_elements(given.key);
+    require_distinct_elements(given.key_tail);
     if (a.stores_value) require_distinct_elements(given.value);
     for (const tessera_tensor* other : {&given.query, &given.mask.tensor, &given.key_lengths, &given.sinks,
                                         &given.query_offsets, &given.page_table, &given.new_key,
                                         &given.new_value, &given.rope.cos, &given.rope.sin, &given.positions})
       require(!overlap(extent(*other), extent(given.key)) &&
+              !overlap(extent(*other), extent(given.key_tail)) &&
               (!a.stores_value || !overlap(extent(*other), extent(given.value))));
   }
   if (!a.rope) return require(given.positions.rank == 0 && turned_query_bytes(p) == 0);
@@ -367,6 +379,11 @@ void require_promises(const tessera_attention& given, const Problem& p) {
   require(!paged || static_cast<Wide>(given.page_table.shape[1]) * p.kv.pages.rows == p.keys);
   require(paged || given.key.shape[2] == p.keys);
   require(p.by_entry() == (ragged || paged || given.key_offsets.rank != 0));
+  const bool tail = given.key_tail.rank != 0;
+  require(tail == (p.kv.tail_dim > 0) && p.kv.tail_dim == (tail ? given.key_tail.shape[3] : 0));
+  require(given.query.shape[3] == p.dim && given.key.shape[3] == p.key_dim() && p.key_dim() >= 1);
+  for (int d = 0; tail && d < 3; ++d) require(given.key_tail.shape[d] == given.key.shape[d]);
+  require(!tail || (given.key_tail.dtype == p.dtype && !is_8_bit(p.dtype)));
   require(p.output.dtype == p.dtype || p.output.dtype == TESSERA_F32 || is_8_bit(p.dtype));
   require(p.output.dtype >= TESSERA_F32 && p.output.dtype <= TESSERA_BF16);
   require(p.prior.parts == 0 || given.prior_lse.shape[0] == p.prior.parts);
@@ -385,13 +402,15 @@ void require_promises(const tessera_attention& given, const Problem& p) {
        {&given.query,        &given.key,       &given.value,         &given.mask.tensor, &given.key_lengths,
         &given.alibi_slopes, &given.sinks,     &given.query_offsets, &given.key_offsets, &given.page_table,
         &given.prior_output, &given.prior_lse, &given.query_scales,  &given.key_scales,  &given.value_scales,
-        &given.new_key,      &given.new_value, &given.rope.cos,      &given.rope.sin,    &given.positions}) {
+        &given.new_key,      &given.new_value, &given.rope.cos,      &given.rope.sin,    &given.positions,
+        &given.key_tail}) {
     require(!overlap(extent(*input), output) && !overlap(extent(*input), lse));
   }
   require(!overlap(output, lse));
   require_distinct_elements(given.output);
   require_distinct_elements(given.lse);
-  for (const tessera_tensor* rows : {&given.query, &given.key, &given.value, &given.output}) {
+  for (const tessera_tensor* rows :
+       {&given.query, &given.key, &given.value, &given.output, &given.key_tail}) {
     const bool transposed =
         rows == &given.value && is_8_bit(p.kv.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
     require(rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);

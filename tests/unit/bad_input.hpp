@@ -30,6 +30,7 @@ struct Fixture {
   std::vector<float> new_k = std::vector<float>(2 * 2 * 3 * 8, 0.75f), new_v = new_k;
   std::vector<float> cos = std::vector<float>(6 * 4, 1.0f), sin = std::vector<float>(6 * 4, 0.0f);
   std::vector<std::int64_t> positions = {0, 1, 2, 3, 4, 5};
+  std::vector<float> tail = std::vector<float>(2 * 2 * 5 * 3, 0.25f);
   std::vector<char> room;  // the workspace and some more
   tessera_attention problem = TESSERA_ATTENTION_INIT;
   tessera_device device = TESSERA_DEVICE_INIT;
@@ -40,6 +41,12 @@ struct Fixture {
     problem.value = tessera_tensor_4d(v.data(), TESSERA_F32, 2, 2, 5, 8);
     problem.output = tessera_tensor_4d(o.data(), TESSERA_F32, 2, 4, 3, 8);
     problem.lse = {lse.data(), TESSERA_F32, 3, {2, 4, 3, 0}, {12, 3, 1, 0}};
+  }
+  // The keys' last three dimensions in a tensor of their own, laid out as key is then.
+  void add_tail() {
+    const std::int64_t* const sizes = problem.key.shape;
+    problem.key_tail = tessera_tensor_4d(tail.data(), TESSERA_F32, sizes[0], sizes[1], sizes[2], 3);
+    problem.key = tessera_tensor_4d(k.data(), TESSERA_F32, sizes[0], sizes[1], sizes[2], 5);
   }
   // As much as the call takes, aligned, with 4 KB behind it.
   char* add_workspace() {

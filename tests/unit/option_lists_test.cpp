@@ -78,6 +78,9 @@ const std::vector<Kind>& kinds() {
       {"b2 h2/1 q65 k129 d64 f32", [](const Case& c) { return c.dtype == TESSERA_F32; }},
       {"b2 h2/1 q65 k129 d64 f8e4m3", [](const Case& c) { return core::is_8_bit(c.dtype); }},
       {"b2 h2/1 q65 k129 d64 bf16 cache=i8", [](const Case& c) { return c.cache != 0; }},
+      {"b2 h2/1 q65 k129 d80 v64 bf16 tail=16", [](const Case& c) { return c.tail > 0 && c.cache == 0; }},
+      {"b2 h2/1 q65 k129 d80 v64 bf16 tail=16 cache=i8",
+       [](const Case& c) { return c.tail > 0 && c.cache != 0; }},
   };
   return list;
 }
@@ -97,16 +100,21 @@ void for_each_pair(F f) {
 
 TEST(Pairs, EveryOneIsThereForEveryKernel) {
   std::vector<Case> group = in_group("pairs");
-  for (const Case& c : in_group("fp8")) group.push_back(c);
+  for (const char* more : {"fp8", "tail"})
+    for (const Case& c : in_group(more)) group.push_back(c);
   ASSERT_FALSE(production_kernels().empty());
   for (const core::Kernel* kernel : production_kernels()) {
     int met = 0;
     for (const Kind& kind : kinds()) {
-      if (!takes(*kernel, case_of(kind.plain))) continue;
+      const Case plain = case_of(kind.plain);
+      if (!takes(*kernel, plain)) continue;
       ++met;
       for_each_pair([&](const std::string& pair, const std::function<bool(const Case&)>& both) {
         EXPECT_TRUE(std::any_of(group.begin(), group.end(),
-                                [&](const Case& c) { return kind.in(c) && both(c) && takes(*kernel, c); }))
+                                [&](const Case& c) {
+                                  const bool same_kind = kind.in(c) && (c.tail > 0) == (plain.tail > 0);
+                                  return same_kind && both(c) && takes(*kernel, c);
+                                }))
             << pair << " on " << kernel->name << ", of the kind " << kind.plain;
       });
     }
@@ -131,6 +139,46 @@ TEST(Generated, IsSmall) {
                     static_cast<double>(c.keys * (c.dim + c.value_dim)),
                 5e7)
           << c.name;
+}
+
+// Keys in two tensors beside every option and in every kind of batch, of codes and of what the query has.
+TEST(Tail, MeetsEveryOptionAndLayout) {
+  const std::vector<Case> group = in_group("tail");
+  const auto count = [&](const std::function<bool(const Case&)>& is) {
+    return std::count_if(group.begin(), group.end(), is);
+  };
+  EXPECT_EQ(count([](const Case& c) { return c.tail == 0; }), 0);
+  for (const Option& option : options()) {
+    for (const bool paged : {false, true})
+      EXPECT_GE(count([&](const Case& c) { return (c.page > 0) == paged && option.in(c); }), 3)
+          << option.name;
+    EXPECT_GE(count([&](const Case& c) { return c.cache != 0 && option.in(c); }), 3) << option.name;
+    EXPECT_GE(count([&](const Case& c) { return c.cache == 0 && option.in(c); }), 2) << option.name;
+  }
+  for (const auto& [dim, tail] : {std::pair{576, 64}, {192, 64}, {80, 16}, {31, 7}})
+    for (const tessera_dtype cache : {tessera_dtype{0}, tessera_dtype{TESSERA_F8E4M3},
+                                      tessera_dtype{TESSERA_F8E5M2}, tessera_dtype{TESSERA_I8}})
+      EXPECT_GE(count([&](const Case& c) { return c.dim == dim && c.tail == tail && c.cache == cache; }), 1)
+          << dim << " " << cache;
+  for (const tessera_dtype dtype : {TESSERA_F32, TESSERA_F16, TESSERA_BF16})
+    for (const bool codes : {false, true})
+      EXPECT_GE(count([&](const Case& c) { return c.dtype == dtype && c.append && (c.cache != 0) == codes; }),
+                2)
+          << dtype << codes;
+  const std::function<bool(const Case&)> few[] = {
+      [](const Case& c) { return c.packed && c.ragged; },
+      [](const Case& c) { return c.packed && !c.ragged; },
+      [](const Case& c) { return c.priors > 0; },
+      [](const Case& c) { return c.output_dtype != 0; },
+      [](const Case& c) { return c.transposed; },
+      [](const Case& c) { return c.latent && c.append && c.cache != 0; },
+      [](const Case& c) { return c.latent && c.append && c.cache == 0; },
+      [](const Case& c) { return c.rope_pairs > 0 && c.rope_first == c.key_dim(); },
+      [](const Case& c) { return c.append && c.rope_first > 0 && c.rope_first < c.key_dim(); },
+      [](const Case& c) { return c.layout == Layout::padded; },
+      [](const Case& c) { return c.layout == Layout::bshd; },
+  };
+  for (std::size_t n = 0; n < std::size(few); ++n) EXPECT_GE(count(few[n]), 2) << n;
 }
 
 // Rows that are added, to keys of every layout, beside every option; rope of both kinds, of some dimensions

@@ -12,5 +12,7 @@ enum class Way { wide, narrow, codes };
 
 // Defined by src/cuda/instances/append_all.cu.
 const void* function_for(Element element, Way way);
+// Of keys that have a tail; not Way::wide. Defined by src/cuda/instances/append_tail.cu.
+const void* tail_function_for(Element element, Way way);
 
 }  // namespace tessera::cuda::append

@@ -52,7 +52,8 @@ __device__ inline unsigned char encode(Codes codes, float x, float scale) {
   return codes == Codes::e4m3 ? codes::encode<codes::E4M3>(x) : codes::encode<codes::E5M2>(x);
 }
 
-template <class T, Way kWay>
+// kTail: the last columns of a new key go to a tensor of their own.
+template <class T, Way kWay, bool kTail = false>
 struct Mover {
   static constexpr bool kWide = kWay == Way::wide;
   using Chunk = append::Chunk<T, kWide>;
@@ -112,8 +113,8 @@ struct Mover {
       to[slot.chunk * p.value_column] = load.a;
     }
   }
-  // Into a cache of codes: what was turned is not rounded to T in between.
-  __device__ void store_codes(const Load& load, const Place& place) const {
+  // Into a cache of codes: what was turned is not rounded to T in between. Also of keys that have a tail.
+  __device__ void store_numbers(const Load& load, const Place& place) const {
     const Slot& slot = load.slot;
     const bool value = slot.kind == Kind::value;
     const Tensor& tensor = value ? p.problem.kv.value : p.problem.kv.key;
@@ -122,6 +123,16 @@ struct Mover {
                               place.outer * tensor.strides.batch + slot.head * tensor.strides.head +
                               place.row * tensor.strides.row;
     const auto put = [&](int d, float x) {
+      if constexpr (kTail) {
+        if (!value && d >= p.tail_first) {
+          row_to(p.tail, place.outer, slot.head, place.row)[d - p.tail_first] = tile::from_float<T>(x);
+          return;
+        }
+        if constexpr (kWay != Way::codes) {
+          row_to(tensor, place.outer, slot.head, place.row)[d] = tile::from_float<T>(x);
+          return;
+        }
+      }
       float scale = 1.0f;
       if (scales.data != nullptr)
         scale = scales.data[scales.at(static_cast<int>(place.outer), slot.head, static_cast<int>(place.row)) +
@@ -142,7 +153,9 @@ struct Mover {
     const Slot& slot = load.slot;
     if (slot.kind != Kind::query && !place.stored) return;
     if constexpr (kWay == Way::codes) {
-      if (slot.kind != Kind::query) return store_codes(load, place);
+      if (slot.kind != Kind::query) return store_numbers(load, place);
+    } else if constexpr (kTail) {
+      if (slot.kind == Kind::key) return store_numbers(load, place);
     }
     if (slot.kind == Kind::value) return store_value(load, place);
     if (slot.turning >= 0) turn(load, place);
@@ -166,15 +179,23 @@ struct Mover {
 };
 
 // Grid: rows, parts of a row, entries of a dense batch.
-template <class T, Way kWay>
-__global__ void __launch_bounds__(kThreads) move_rows(const __grid_constant__ AppendParams p) {
+template <class RowMover>
+__device__ inline void move_all(const AppendParams& p) {
   if constexpr (sm80::pdl(kArch)) {
     ptx::launch_dependents();
     ptx::wait_for_dependencies();
   }
   const int part = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
-  Mover<T, kWay>{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)}.run(
+  RowMover{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)}.run(
       part * kThreads + thread, static_cast<int>(gridDim.y) * kThreads);
+}
+template <class T, Way kWay>
+__global__ void __launch_bounds__(kThreads) move_rows(const __grid_constant__ AppendParams p) {
+  move_all<Mover<T, kWay>>(p);
+}
+template <class T, Way kWay>
+__global__ void __launch_bounds__(kThreads) move_rows_with_tails(const __grid_constant__ AppendParams p) {
+  move_all<Mover<T, kWay, true>>(p);
 }
 
 }  // namespace tessera::cuda::append

@@ -42,6 +42,8 @@ struct AppendParams {
   tile::Divider value_slots;  // of a row of values: chunks
   int query_heads;            // that are turned: all or none
   int key_slots, all_slots;   // of a row of all heads: of query and key; and of values
+  Tensor tail;                // where the columns of a new key from tail_first on are stored
+  int tail_first;
 };
 
 }  // namespace tessera::cuda::append

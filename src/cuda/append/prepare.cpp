@@ -97,6 +97,8 @@ AppendParams params_of(const core::Problem& p, bool wide) {
   params.query_heads = a.rope ? static_cast<int>(p.heads) : 0;
   params.key_slots =
       (params.query_heads + (a.stores ? kv_heads : 0)) * static_cast<int>(params.slots.all.divisor);
+  params.tail = tensor_of(p.kv.tail);
+  params.tail_first = static_cast<int>(p.key_dim());
   params.all_slots = params.key_slots + (a.stores_value ? kv_heads * value_chunks : 0);
   return params;
 }
@@ -108,6 +110,7 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
   p->turned.data = workspace;
   p->new_key.data = at[TensorId::new_key];
   p->new_value.data = at[TensorId::new_value];
+  p->tail.data = at[TensorId::key_tail];
   p->key_scales.data = static_cast<const float*>(at[TensorId::key_scales]);
   p->value_scales.data = static_cast<const float*>(at[TensorId::value_scales]);
   p->rope.cos = static_cast<const float*>(at[TensorId::rope_cos]);
@@ -117,10 +120,12 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
 }
 
 core::Status set_step(const core::Problem& p, const runtime::Gpu& gpu, runtime::Step* step) {
-  const Way way = p.mixed() ? Way::codes : wide(p) ? Way::wide : Way::narrow;
+  const bool tail = p.append.stores && p.kv.tail_dim > 0;
+  const Way way = p.mixed() ? Way::codes : !tail && wide(p) ? Way::wide : Way::narrow;
   const AppendParams params = params_of(p, way == Way::wide);
   step->kernel = "the pass that stores new rows";
-  step->function = function_for(element_of(p.dtype), way);
+  step->function =
+      tail ? tail_function_for(element_of(p.dtype), way) : function_for(element_of(p.dtype), way);
   step->set_params(params);
   step->place = place;
   step->threads = kThreads;

@@ -42,18 +42,23 @@ core::Status place(void* params, const core::Addresses& at, void*) {
   cuda::place(&p->mixed.coded, at);
   return {};
 }
+core::Status place_tail(void* params, const core::Addresses& at, void* workspace) {
+  static_cast<TailParams*>(params)->tail.data = at[core::TensorId::key_tail];
+  return place(static_cast<TailParams*>(params), at, workspace);
+}
 
-core::Status prepare(const core::Problem& p, const core::Device& device,
-                     std::shared_ptr<const core::Prepared>* out) {
+RowsParams params_of(const core::Problem& p) {
+  return {translate(p, 1), translate_mixed(p), static_cast<int>(parts_of(p))};
+}
+
+Element output_element(const core::Problem& p) {
+  return p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16;
+}
+
+// A step whose function, parameters and `place` are set.
+core::Status finish(const core::Problem& p, const runtime::Gpu& gpu, std::shared_ptr<Steps> made,
+                    runtime::Step& step, std::shared_ptr<const core::Prepared>* out) {
   constexpr std::int64_t kMostBlocks = 1 << 30;  // what is beyond, the same blocks take after
-  const runtime::Gpu& gpu = gpu_of(device);
-  auto made = std::make_shared<Steps>();
-  runtime::Step& step = made->add();
-  step.kernel = "fp8_rows";
-  step.set_params(RowsParams{translate(p, 1), translate_mixed(p), static_cast<int>(parts_of(p))});
-  step.place = place;
-  step.function =
-      function_for(codes_of(p.kv.dtype), p.output.dtype == TESSERA_BF16 ? Element::bf16 : Element::f16);
   int arch = 0;
   if (core::Status s = runtime::current().code_arch(step.function, gpu.index, &arch); !s.ok()) return s;
   const std::int64_t items = rows_of(p) * parts_of(p);
@@ -63,6 +68,39 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   step.threads = kThreads;
   *out = made;
   return made->finish(gpu.index, items, [] { return std::string("a warp for every query row"); });
+}
+
+core::Status prepare(const core::Problem& p, const core::Device& device,
+                     std::shared_ptr<const core::Prepared>* out) {
+  auto made = std::make_shared<Steps>();
+  runtime::Step& step = made->add();
+  step.kernel = "fp8_rows";
+  step.set_params(params_of(p));
+  step.place = place;
+  step.function = function_for(codes_of(p.kv.dtype), output_element(p));
+  return finish(p, gpu_of(device), made, step, out);
+}
+
+core::Status prepare_tail(const core::Problem& p, const core::Device& device,
+                          std::shared_ptr<const core::Prepared>* out) {
+  const core::Tensor4& tail = p.kv.tail;
+  TailParams params{};
+  static_cast<RowsParams&>(params) = params_of(p);
+  params.tail = {tail.data, {tail.batch_stride, tail.head_stride, tail.row_stride}};
+  params.key_dim = static_cast<int>(p.key_dim());
+  auto made = std::make_shared<Steps>();
+  runtime::Step& step = made->add();
+  step.kernel = "tail_rows";
+  step.set_params(params);
+  step.place = place_tail;
+  step.function = core::is_8_bit(p.kv.dtype) ? tail_function_for(codes_of(p.kv.dtype), output_element(p))
+                                             : tail_function_for(element_of(p.kv.dtype));
+  return finish(p, gpu_of(device), made, step, out);
+}
+
+core::Status supports_tail(const core::Problem& p) {
+  if (p.kv.tail_dim > 0) return within_limits(p);
+  return core::unsupported("key_tail is not set; this kernel is for keys in two tensors");
 }
 
 }  // namespace
@@ -79,6 +117,21 @@ core::Kernel row() {
   row.prepare = prepare;
   row.budget = {128, 0, 0};
   row.symbol = "fp8_rows::attend<";
+  return row;
+}
+
+core::Kernel tail_row() {
+  core::Kernel row;
+  row.name = "tail_rows";
+  row.summary = "keys in two tensors (key_tail), one warp a query row; every option, layout, dtype, head dim";
+  row.mixed = true;
+  row.tail = true;
+  row.invariant = true;
+  row.supports = supports_tail;
+  row.estimate = estimate;
+  row.prepare = prepare_tail;
+  row.budget = {128, 0, 0};
+  row.symbol = "fp8_rows::attend_tails<";
   return row;
 }
 

@@ -1,4 +1,4 @@
-// The row of the table that takes every problem of 8-bit inputs.
+// The rows of the table that take every problem of 8-bit inputs, and every one whose keys have a tail.
 #pragma once
 
 #include "core/kernel.hpp"
@@ -6,5 +6,6 @@
 namespace tessera::cuda::fp8_rows {
 
 core::Kernel row();
+core::Kernel tail_row();
 
 }  // namespace tessera::cuda::fp8_rows

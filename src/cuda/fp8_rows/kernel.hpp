@@ -22,6 +22,13 @@ inline constexpr int kArch = __CUDA_ARCH__ / 10;
 inline constexpr int kArch = 80;
 #endif
 
+template <class Code>
+struct Rows : tile::MixedRows<Code> {
+  template <class View>
+  __device__ Rows(const RowsParams& params, const View& v, tile::RowIndex at)
+      : tile::MixedRows<Code>(params.problem, params.mixed, v, at) {}
+};
+
 struct Owner {
   int batch, query;  // batch: -1 where no entry has the row
 };
@@ -42,9 +49,9 @@ __device__ inline Owner owner_of(const Params& p, int row) {
 }
 
 // Rows of a head side by side, so that they share its keys in the caches; the last ones first where they see
-// most of them.
-template <class Code, class T>
-__device__ inline void attend_rows(const RowsParams& params) {
+// most of them. RowsOf: Rows, or what stands for it (tail.hpp).
+template <class RowsOf, class T, class Given>
+__device__ inline void attend_rows(const Given& params) {
   const Params& p = params.problem;
   const bool one_behind_the_other = p.query_offsets.data != nullptr;
   const long long rows = p.sizes.queries, outer = one_behind_the_other ? 1 : p.sizes.batch,
@@ -62,7 +69,9 @@ __device__ inline void attend_rows(const RowsParams& params) {
     Owner owner{static_cast<int>(head_of_all / p.sizes.heads), row};
     if (one_behind_the_other) owner = owner_of(p, row);
     if (owner.batch < 0) continue;
-    tile::careful_mixed_row<Code, T>(p, params.mixed, owner.batch, head, owner.query, part * kColumns);
+    tile::careful_row_of<T, true, true>(
+        p, owner.batch, head, owner.query, part * kColumns,
+        [&](const auto& v, tile::RowIndex at) { return RowsOf(params, v, at); });
   }
 }
 
@@ -73,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ RowsP
     ptx::wait_for_dependencies();
   }
   tile::clear_unowned_rows<T>(params.problem);
-  attend_rows<Code, T>(params);
+  attend_rows<Rows<Code>, T>(params);
 }
 
 }  // namespace tessera::cuda::fp8_rows

@@ -11,4 +11,10 @@ struct RowsParams {
   int parts;  // of a row's value columns
 };
 
+// The same beside a tail: the last of the query's columns meet that, and those before them the key.
+struct TailParams : RowsParams {
+  Tensor tail;  // as the key lies; of the query's type, which is no code
+  int key_dim;
+};
+
 }  // namespace tessera::cuda::fp8_rows
