@@ -399,7 +399,8 @@ Choice choice_for(const core::Problem& p, int code_arch) {
 }
 
 core::Status takes(const core::Problem& p) {
-  if (core::Status s = tensor_cores_take(p, kMostDim); !s.ok()) return s;
+  if (core::Status s = tensor_cores_take(p, kLatent.dim); !s.ok()) return s;
+  if (core::Status s = takes_dims(p); !s.ok()) return s;
   return fits_line(p);
 }
 
