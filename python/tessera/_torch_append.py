@@ -55,7 +55,7 @@ for _name in _operators:
 
 def attend(
     q, k, v, *, new_key, new_value, rope, positions, mask, causal, window, scale, softcap, alibi, sinks, key_lengths,
-    kernel, query_offsets, key_offsets, page_table, prior, mask_align, invariant, key_tail,
+    kernel, query_offsets, key_offsets, page_table, prior, mask_align, invariant, key_tail=None,
 ):  # fmt: skip
     """(output, lse), as one node of a graph."""
     options = parse(

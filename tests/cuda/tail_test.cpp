@@ -38,7 +38,7 @@ TEST(Tail, OneKernelTakesIt) {
   }
 }
 
-// Key, value and tail in one pool of pages, 8 GB; those of the last page are used, and a new row is stored
+// Key, value and tail in one pool of pages, 4 GB; those of the last page are used, and a new row is stored
 // there.
 TEST(TailPool, BeyondTwoToThe31Elements) {
   SKIP_WITHOUT_GPU();

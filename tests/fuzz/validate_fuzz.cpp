@@ -413,7 +413,7 @@ void require_promises(const tessera_attention& given, const Problem& p) {
        {&given.query, &given.key, &given.value, &given.output, &given.key_tail}) {
     const bool transposed =
         rows == &given.value && is_8_bit(p.kv.dtype) && (rows->strides[2] == 1 || rows->shape[2] <= 1);
-    require(rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);
+    require(rows->rank == 0 || rows->strides[3] == 1 || rows->shape[3] <= 1 || transposed);
   }
   require_append(given, p);
   require_scales_within(given.query, given.query_scales, p.scales.query);
