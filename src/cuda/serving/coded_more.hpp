@@ -45,11 +45,14 @@ struct CodedMore {
     tile::clear(o);
   }
 
-  __device__ void multiply_key(float (&s)[kGroups][4], unsigned tile) const {
+  // Keys that no row sees may not be there; 16 of them are as many as a box of TMA's has at least.
+  __device__ void multiply_key(float (&s)[kGroups][4], unsigned tile, int first_key,
+                               const tile::KeyRange& seen) const {
     const tile::FragmentIndex b = tile::ldmatrix_b(lane());
     tile::clear(s);
 #pragma unroll
     for (int g = 0; g < C.keys / 16; ++g) {
+      if (first_key + 16 * g >= seen.end || first_key + 16 * g + 16 <= seen.begin) continue;
       const unsigned first = tile + chunk_at<C>(16 * g + b.row, b.column);
 #pragma unroll
       for (int k = 0; k < C.dim / 32; ++k) {
@@ -155,7 +158,7 @@ struct CodedMore {
   __device__ bool step(const Task& task, int t, unsigned n) {
     const int first_key = t * C.keys;
     float s[kGroups][4];
-    multiply_key(s, shared.key(n));
+    multiply_key(s, shared.key(n), first_key, task.seen);
     change(s, task, first_key, n);
     unsigned probs[C.keys / 16][4];
     soften(probs, s, d.value_by_key != 0 ? shared.scales.value[n % C.stages] : nullptr);
