@@ -10,6 +10,7 @@
 
 #include "cuda/estimate.hpp"
 #include "cuda/serving/boxes.hpp"
+#include "cuda/serving/dims.hpp"
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/params.hpp"
 #include "cuda/sm80/configs.hpp"
@@ -21,8 +22,6 @@ namespace tessera::cuda::serving {
 namespace {
 
 constexpr std::size_t kDims = std::size(kHeadDims);
-constexpr HeadDims kLatent = kHeadDims[kDims - 1], kMost = kHeadDims[kDims - 2];
-static_assert(is_latent(kLatent.dim) && !is_latent(kMost.dim));
 
 // One Functions per row of kHeadDims.
 template <Element kElement, std::size_t... I>
@@ -40,32 +39,6 @@ std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
   std::size_t row = 0;
   while (row + 1 < kDims && (dim > kHeadDims[row].dim || value_dim > kHeadDims[row].value_dim)) ++row;
   return row;
-}
-
-// Every row of V is the first elements of the same row of K. A stride along a dimension of one element is
-// never used.
-bool values_in_keys(const core::Problem& p) {
-  const core::Tensor4 &key = p.kv.key, &value = p.kv.value;
-  const bool paged = static_cast<bool>(p.kv.pages);
-  const auto alike = [](std::int64_t extent, std::int64_t x, std::int64_t y) {
-    return extent <= 1 || x == y;
-  };
-  return value.data == key.data && p.kv.value_column_stride == 1 && p.value_dim <= p.dim &&
-         alike(paged ? p.kv.pages.count : p.batch, key.batch_stride, value.batch_stride) &&
-         alike(p.kv_heads, key.head_stride, value.head_stride) &&
-         alike(paged ? p.kv.pages.rows : p.keys, key.row_stride, value.row_stride);
-}
-
-// Of head dims beyond the usual ones, those whose values lie in their keys.
-core::Status takes_dims(const core::Problem& p) {
-  if ((p.dim <= kMost.dim && p.value_dim <= kMost.value_dim) ||
-      (p.dim <= kLatent.dim && p.value_dim <= kLatent.value_dim && values_in_keys(p)))
-    return {};
-  return core::unsupported(
-      fmt::format("dim is {} and value dim {}; up to {} is accepted, and up to {} and {} where value.data is "
-                  "key.data with "
-                  "its strides",
-                  p.dim, p.value_dim, kMost.dim, kLatent.dim, kLatent.value_dim));
 }
 
 std::int64_t packed_rows(const core::Problem& p) { return p.queries * p.group(); }
@@ -356,7 +329,7 @@ Choice choice_for(const core::Problem& p, int code_arch) {
 }
 
 core::Status takes(const core::Problem& p) {
-  if (core::Status s = tensor_cores_take(p, kLatent.dim); !s.ok()) return s;
+  if (core::Status s = tensor_cores_take(p, kLatentDims.dim); !s.ok()) return s;
   if (core::Status s = takes_dims(p); !s.ok()) return s;
   // The line of all pieces is counted in 32 bits: so many sequences, at least one piece each. A row tile has
   // 8 packed rows at least.
