@@ -246,6 +246,13 @@ constexpr Entry kEntries[] = {
     {"serving", "serving_out_f32_decode", "b3 h8/2 q1 k300 d128 f16 lengths ragged pages=16 out=f32 prior=2"},
     {"serving", "serving_latent",
      "b2 h16/1 q2 k100 d576 v512 bf16 causal=bottom-right lengths ragged pages=64"},
+    {"serving", "serving_latent_keys",
+     "b2 h16/1 q2 k300 d576 v512 bf16 causal=bottom-right lengths ragged pages=64 latent"},
+    {"serving", "serving_latent_window",
+     "b1 h20/2 q3 k260 d576 v512 f16 causal=bottom-right window=100,0 sinks latent"},
+    {"serving", "serving_latent_options",
+     "b2 h8/1 q5 k90 d576 v512 f16 causal=bottom-right softcap=15 ragged lengths pages=16 prior=1 out=f32 "
+     "latent"},
     {"serving", "serving_groups", "b3 h35/5 q3 k65 d64 f16 causal=bottom-right ragged lengths pages=16"},
     {"serving", "serving_tiny", "b4 h2/1 q2 k300 d8 v3 f16 ragged lengths pages=16"},
     {"serving", "serving_one_key", "b4 h4/2 q3 k1 d64 f32 ragged lengths pages=16"},

@@ -110,11 +110,12 @@ void expect_enough(const char* words, const std::vector<Lengths>& batch) {
 }
 
 // The last have prompts in these kernels, too: sm90 takes no pages of 1.
-constexpr const char* kWords[] = {
-    "b2 h4/1 q9 k99 d128 bf16 ragged lengths pages=16", "b2 h1 q9 k99 d64 f16 ragged lengths pages=16",
-    "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=16", "b2 h4/1 q9 k99 d128 bf16 ragged lengths pages=1",
-    "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=1",
-    "b2 h16/1 q9 k99 d576 v512 bf16 ragged lengths pages=16 latent"};
+constexpr const char* kWords[] = {"b2 h4/1 q9 k99 d128 bf16 ragged lengths pages=16",
+                                  "b2 h1 q9 k99 d64 f16 ragged lengths pages=16",
+                                  "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=16",
+                                  "b2 h4/1 q9 k99 d128 bf16 ragged lengths pages=1",
+                                  "b2 h8/2 q9 k99 d256 f16 ragged lengths pages=1",
+                                  "b2 h16/1 q9 k99 d576 v512 bf16 ragged lengths pages=16 latent"};
 
 // Positions on the line of all pieces have 32 bits.
 TEST(ServingChoice, MoreSequencesThanCanBeCountedAreRefused) {

@@ -88,13 +88,9 @@ struct Producer {
       f(end - begin, key % C.keys, mine, mine.block < kBlocks && box >= begin && box < end);
     }
   }
-  // f(block): of the lane's box, and of a second one where a tile may have more than 32.
-  template <class F>
-  __device__ void for_its_blocks(const Box& box, const F& f) const {
-    f(box.block);
-    if constexpr (kBlocks * (C.keys / 16) > 32)
-      if (const int next = box.block + (32 >> in_tile_bits(d)); next < kBlocks) f(next);
-  }
+  // A tile may have more than 32 boxes: of the lane's second one, the block, if there is one.
+  static constexpr bool kTwoBoxes = kBlocks * (C.keys / 16) > 32;
+  __device__ int second_block(const Box& box) const { return box.block + (32 >> in_tile_bits(d)); }
   __device__ const TensorMap* map_of(int block) const { return block >= kKeyBlocks ? &d.value : &d.key; }
   __device__ static int column_of(int block) {
     return C.block() * (block >= kKeyBlocks ? block - kKeyBlocks : block);
@@ -107,11 +103,14 @@ struct Producer {
       if (lane() == 0) full.expect(static_cast<unsigned>(boxes * (kBlocks * 128)) << d.box_shift);
       __syncwarp();
       if (seen)
-        for_its_blocks(box, [&](int block) {
+        ptx::tma_load(shared.key(count) + static_cast<unsigned>(box.block * (C.keys * 128) + key * 128),
+                      map_of(box.block), full.address(), column_of(box.block), box.row, box.head, box.outer,
+                      policy);
+      if constexpr (kTwoBoxes)
+        if (const int block = second_block(box); seen && block < kBlocks)
           ptx::tma_load(shared.key(count) + static_cast<unsigned>(block * (C.keys * 128) + key * 128),
                         map_of(block), full.address(), column_of(block), box.row, box.head, box.outer,
                         policy);
-        });
       ++count;
     });
   }
@@ -119,9 +118,10 @@ struct Producer {
   __device__ void prefetch(const Task& task) const {
     for_each_tile(task, min(task.end, task.first + C.stages), [&](int, int, const Box& box, bool seen) {
       if (seen)
-        for_its_blocks(box, [&](int block) {
+        ptx::tma_prefetch(map_of(box.block), column_of(box.block), box.row, box.head, box.outer, policy);
+      if constexpr (kTwoBoxes)
+        if (const int block = second_block(box); seen && block < kBlocks)
           ptx::tma_prefetch(map_of(block), column_of(block), box.row, box.head, box.outer, policy);
-        });
     });
   }
 #else
