@@ -23,14 +23,15 @@ const fs::path kSources = TESSERA_SOURCES;  // the folder src
 
 // The host's, in folders of kernels.
 const std::set<std::string> kHostHeaders = {
-    "cuda/decode/choose.hpp",    "cuda/ladder/rows.hpp",        "cuda/mask/plan.hpp",
-    "cuda/sm80/choose.hpp",      "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
-    "cuda/sm90/launch.hpp",      "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
-    "cuda/sm90_f32/choose.hpp",  "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
-    "cuda/sm90/entries.hpp",     "cuda/serving/boxes.hpp",      "cuda/serving/codes.hpp",
-    "cuda/serving/work.hpp",     "cuda/fp8_rows/choose.hpp",    "cuda/sm89/choose.hpp",
-    "cuda/sm90/mask_params.hpp", "cuda/sm90_fp8/choose.hpp",    "cuda/sm90_fp8/launch.hpp",
-    "cuda/sm90_fp8/values.hpp",  "cuda/quantise/run.hpp",       "cuda/append/prepare.hpp"};
+    "cuda/decode/choose.hpp",   "cuda/ladder/rows.hpp",        "cuda/mask/plan.hpp",
+    "cuda/sm80/choose.hpp",     "cuda/sm80_f32/choose.hpp",    "cuda/sm90/choose.hpp",
+    "cuda/sm90/launch.hpp",     "cuda/sm90/make_schedule.hpp", "cuda/sm90/tensors.hpp",
+    "cuda/sm90_f32/choose.hpp", "cuda/sm90_f32/launch.hpp",    "cuda/serving/choose.hpp",
+    "cuda/sm90/entries.hpp",    "cuda/serving/boxes.hpp",      "cuda/serving/codes.hpp",
+    "cuda/serving/work.hpp",    "cuda/serving/dims.hpp",       "cuda/fp8_rows/choose.hpp",
+    "cuda/sm89/choose.hpp",     "cuda/sm90/mask_params.hpp",   "cuda/sm90_fp8/choose.hpp",
+    "cuda/sm90_fp8/launch.hpp", "cuda/sm90_fp8/values.hpp",    "cuda/quantise/run.hpp",
+    "cuda/append/prepare.hpp"};
 
 // A build tree that was carried elsewhere has no sources to read.
 #define SKIP_WITHOUT_SOURCES() \
