@@ -92,4 +92,32 @@ std::vector<Generated> append_costs() {
   };
 }
 
+// Decode steps over caches of 8 bits, each with its twin of 16: what half the bytes gain. And latent
+// attention, bound by products with 128 heads, by reading with 16.
+std::vector<Generated> cache_costs() {
+  struct Named {
+    std::string name, words;
+  };
+  const Named shapes[] = {
+      {"1x32k", "b1 h32/8 q1 k32768 d128"},          {"8x4k", "b8 h32/8 q1 k4096 d128"},
+      {"8x4k_5rows", "b8 h32/8 q5 k4096 d128"},      {"32x4k", "b32 h32/8 q1 k4096 d128"},
+      {"32x4k_16_heads", "b32 h64/4 q1 k4096 d128"}, {"32x4k_d64", "b32 h64/8 q1 k4096 d64"},
+      {"32x4k_d256", "b32 h16/4 q1 k4096 d256"},     {"4x2k_prompts", "b4 h32/8 q2048 k2048 d128"}};
+  const Named caches[] = {{"twin", ""},
+                          {"e4m3", " cache=f8e4m3 scales=head"},
+                          {"i8", " cache=i8 scales=head"},
+                          {"e4m3_blocks", " cache=f8e4m3 scales=block64"}};
+  const std::string rest = " bf16 causal=bottom-right lengths";
+  std::vector<Generated> all;
+  for (const Named& shape : shapes)
+    for (const Named& cache : caches)
+      all.push_back({shape.name + "_" + cache.name, shape.words + rest + cache.words});
+  for (const char* pages : {"", "_pages"})
+    for (const char* heads : {"16", "128"})
+      all.push_back({std::string("latent_") + heads + "_heads" + pages,
+                     std::string("b64 h") + heads + "/1 q1 k4096 d576 v512" + rest + " latent" +
+                         (*pages != 0 ? " pages=64" : "")});
+  return all;
+}
+
 }  // namespace tessera::cases

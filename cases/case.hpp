@@ -119,7 +119,7 @@ std::optional<Case> parse(std::string_view text, std::string* error);
 // Every named case. The names, shapes and groups are documented by `tessera kernels --cases`.
 const std::vector<Case>& named();
 // "mission", "canonical", "prefill", "decode", "costs", "cpu" (the big ones) and "few", "options", "pairs",
-// "masks", "edge", "serving", "fp8", "append", "tail"; "fp8_prefill" and "append_costs" are big ones.
+// "masks", "edge", "serving", "fp8", "append", "tail"; "fp8_prefill", "append_costs", "cache_costs" are big.
 const std::vector<std::string>& groups();
 // The named case, or nothing; knows the aliases too ("canon_3" is mission512).
 std::optional<Case> find(std::string_view name);

@@ -394,6 +394,7 @@ const std::vector<Case>& named() {
     for (const Generated& entry : append_list()) add("append", "append_" + entry.name, entry.words);
     for (const Generated& entry : append_costs())
       add("append_costs", "append_costs_" + entry.name, entry.words);
+    for (const Generated& entry : cache_costs()) add("cache_costs", "cache_costs_" + entry.name, entry.words);
     for (const Generated& entry : tail_list()) add("tail", "tail_" + entry.name, entry.words);
     for (const Generated& entry : fp8_list()) add("fp8", "fp8_" + entry.name, entry.words);
     return cases;
@@ -403,9 +404,9 @@ const std::vector<Case>& named() {
 
 const std::vector<std::string>& groups() {
   static const std::vector<std::string> list = {
-      "mission", "canonical",   "prefill", "decode",       "costs", "cpu",
-      "few",     "options",     "pairs",   "masks",        "edge",  "serving",
-      "fp8",     "fp8_prefill", "append",  "append_costs", "tail"};
+      "mission", "canonical",   "prefill", "decode",       "costs",       "cpu",
+      "few",     "options",     "pairs",   "masks",        "edge",        "serving",
+      "fp8",     "fp8_prefill", "append",  "append_costs", "cache_costs", "tail"};
   return list;
 }
 

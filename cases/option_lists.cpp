@@ -168,10 +168,14 @@ std::vector<Generated> fp8_pair_list() {
   }
   const std::size_t pairs = list.size();
   for (std::size_t n = 0; n < pairs; ++n) {
-    std::string words = list[n].words;
-    const std::size_t at = words.find(" f8");
-    words.replace(at, 7, fmt::format(" {} {}", kDtypeWords[n / 3 % 3], kCacheWords[n % 3]));
-    list.push_back({"cache_" + list[n].name, words});
+    const auto add = [&](std::string_view prefix, std::string_view dtype) {
+      std::string words = list[n].words;
+      words.replace(words.find(" f8"), 7, fmt::format(" {} {}", dtype, kCacheWords[n % 3]));
+      list.push_back({fmt::format("{}{}", prefix, list[n].name), words});
+    };
+    const std::string_view dtype = kDtypeWords[n / 3 % 3];
+    add("cache_", dtype);
+    if (dtype == "f32") add("cache16_", "bf16");  // tensor cores take no f32 beside codes
   }
   return list;
 }

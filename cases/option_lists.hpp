@@ -25,6 +25,7 @@ std::vector<Generated> append_list();
 // Those that were written down (append_list.cpp): small ones, and big ones to be timed, with their twins.
 std::vector<Generated> append_by_hand();
 std::vector<Generated> append_costs();
+std::vector<Generated> cache_costs();
 // Keys in two tensors: every way to lay out a batch with every option, with and without new rows, codes,
 // rope.
 std::vector<Generated> tail_list();

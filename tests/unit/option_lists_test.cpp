@@ -234,6 +234,19 @@ TEST(Append, CostsHaveTheirTwins) {
   }
 }
 
+TEST(Caches, CostsHaveTheirTwins) {
+  const std::vector<Case> group = in_group("cache_costs");
+  int of_codes = 0;
+  for (Case c : group) {
+    if (c.cache == 0) continue;
+    ++of_codes;
+    c.cache = 0, c.scales = ScaleKind::none;
+    EXPECT_TRUE(std::any_of(group.begin(), group.end(), [&](const Case& x) { return words(x) == words(c); }))
+        << c.name;
+  }
+  EXPECT_EQ(of_codes, 24);
+}
+
 enum class State { hidden, open, mixed };
 
 // What the mask tensor alone does to the squares of 64 x 64 that kernels look at.
