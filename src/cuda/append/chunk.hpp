@@ -55,26 +55,25 @@ __device__ inline void narrow(const float (&x)[kElements], uint4& chunk) {
   chunk = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// So many floats of a table's row, which for more than one begin at a multiple of as many. Past L1, as all
-// that is read early (kernel.hpp).
+// So many floats of a table's row, which for more than one begin at a multiple of as many.
 template <int kCount>
 __device__ inline void load_angles(const float* from, float (&to)[kCount]) {
   if constexpr (kCount % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
-      const float4 four = __ldcg(reinterpret_cast<const float4*>(from + i));
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
       to[i] = four.x;
       to[i + 1] = four.y;
       to[i + 2] = four.z;
       to[i + 3] = four.w;
     }
   } else if constexpr (kCount == 2) {
-    const float2 two = __ldcg(reinterpret_cast<const float2*>(from));
+    const float2 two = *reinterpret_cast<const float2*>(from);
     to[0] = two.x;
     to[1] = two.y;
   } else {
     static_assert(kCount == 1);
-    to[0] = __ldcg(from);
+    to[0] = *from;
   }
 }
 

@@ -5,15 +5,12 @@
 //               then of the new key's, then of the new value's
 //
 // What a slot holds is asked for first, and only then where the row belongs, so that memory answers both at
-// once. Rows that are moved by 16 bytes go through all of it twice: first while kernels before this one may
-// still be writing, storing nothing, which brings instructions, lengths, tables and rows near; then again,
-// past L1, in earnest. Not where there are offsets, which are read by way of L1.
+// once.
 #pragma once
 
 #include "cuda/append/chunk.hpp"
 #include "cuda/append/dispatch.hpp"
 #include "cuda/append/place.hpp"
-#include "cuda/ptx/global_store.hpp"
 #include "cuda/ptx/pdl.hpp"
 #include "cuda/sm80/configs.hpp"
 #include "quantise/codes.hpp"
@@ -64,7 +61,6 @@ struct Mover {
 
   const AppendParams& p;
   int outer, row;
-  bool in_earnest = true;  // else nothing is stored
 
   // A slot and what it holds; b, where it is turned with another chunk.
   struct Load {
@@ -81,21 +77,6 @@ struct Mover {
     return const_cast<T*>(row_of(t, outer, head, row));
   }
 
-  __device__ static Chunk read(const T* from) {
-    if constexpr (kWide) {
-      return __ldcg(reinterpret_cast<const Chunk*>(from));
-    } else {
-      return *from;
-    }
-  }
-  __device__ void write(T* to, const Chunk& x) const {
-    if constexpr (kWide) {
-      ptx::store_words_if(in_earnest, to, x.x, x.y, x.z, x.w);
-    } else {
-      *to = x;
-    }
-  }
-
   __device__ bool two(const Slot& slot) const { return slot.turning >= 0 && p.slots.other != 0; }
   __device__ Load load(int n) const {
     const Slot slot = slot_of(p, n);
@@ -103,8 +84,8 @@ struct Mover {
                           : slot.kind == Kind::key ? row_of(p.new_key, outer, slot.head, row)
                                                    : row_of(p.new_value, outer, slot.head, row);
     Load load{slot, {}, {}};
-    load.a = read(from + slot.chunk * kElements);
-    if (two(slot)) load.b = read(from + (slot.chunk + p.slots.other) * kElements);
+    load.a = *reinterpret_cast<const Chunk*>(from + slot.chunk * kElements);
+    if (two(slot)) load.b = *reinterpret_cast<const Chunk*>(from + (slot.chunk + p.slots.other) * kElements);
     return load;
   }
 
@@ -127,7 +108,7 @@ struct Mover {
     const Slot& slot = load.slot;
     T* const to = row_to(p.problem.kv.value, place.outer, slot.head, place.row);
     if constexpr (kWide) {
-      write(to + slot.chunk * kElements, load.a);
+      *reinterpret_cast<Chunk*>(to + slot.chunk * kElements) = load.a;
     } else {
       to[slot.chunk * p.value_column] = load.a;
     }
@@ -180,8 +161,8 @@ struct Mover {
     if (slot.turning >= 0) turn(load, place);
     T* const to = slot.kind == Kind::query ? row_to(p.turned, outer, slot.head, row)
                                            : row_to(p.problem.kv.key, place.outer, slot.head, place.row);
-    write(to + slot.chunk * kElements, load.a);
-    if (two(slot)) write(to + (slot.chunk + p.slots.other) * kElements, load.b);
+    *reinterpret_cast<Chunk*>(to + slot.chunk * kElements) = load.a;
+    if (two(slot)) *reinterpret_cast<Chunk*>(to + (slot.chunk + p.slots.other) * kElements) = load.b;
   }
 
   // By whole warps.
@@ -200,17 +181,13 @@ struct Mover {
 // Grid: rows, parts of a row, entries of a dense batch.
 template <class RowMover>
 __device__ inline void move_all(const AppendParams& p) {
-  const bool twice = RowMover::kWide && sm80::pdl(kArch) && p.problem.query_offsets.data == nullptr &&
-                     p.problem.kv.offsets.data == nullptr;
-  RowMover mover{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)};
-  if constexpr (sm80::pdl(kArch)) ptx::launch_dependents();
-#pragma unroll 1
-  for (mover.in_earnest = !twice;; mover.in_earnest = true) {
-    if constexpr (sm80::pdl(kArch))
-      if (mover.in_earnest) ptx::wait_for_dependencies();
-    mover.run(static_cast<int>(blockIdx.y * kThreads + threadIdx.x), static_cast<int>(gridDim.y) * kThreads);
-    if (mover.in_earnest) break;
+  if constexpr (sm80::pdl(kArch)) {
+    ptx::launch_dependents();
+    ptx::wait_for_dependencies();
   }
+  const int part = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
+  RowMover{p, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.x)}.run(
+      part * kThreads + thread, static_cast<int>(gridDim.y) * kThreads);
 }
 template <class T, Way kWay>
 __global__ void __launch_bounds__(kThreads) move_rows(const __grid_constant__ AppendParams p) {

@@ -1,5 +1,4 @@
-// Where a row of the query tensor stands, and where its new key and value go. By whole warps. What says so is
-// read past L1, but for offsets: see kernel.hpp.
+// Where a row of the query tensor stands, and where its new key and value go. By whole warps.
 #pragma once
 
 #include "cuda/append/params.hpp"
@@ -37,15 +36,14 @@ __device__ inline long long length_of(const Params& p, int batch) {
   const KeysAndValues& kv = p.kv;
   const int keys = p.sizes.keys;
   if (kv.offsets.data != nullptr) return tile::AnySequence{p, batch}.keys();
-  if (kv.lengths_i32 != nullptr) return __ldcg(kv.lengths_i32 + batch * kv.lengths_stride);
-  return kv.lengths_i64 != nullptr ? __ldcg(kv.lengths_i64 + batch * kv.lengths_stride) : keys;
+  if (kv.lengths_i32 != nullptr) return kv.lengths_i32[batch * kv.lengths_stride];
+  return kv.lengths_i64 != nullptr ? kv.lengths_i64[batch * kv.lengths_stride] : keys;
 }
 
 __device__ inline long long position_of(const Positions& p, int outer, int row, int key) {
   const long long at = outer * p.batch_stride + row * p.stride;
   if (p.data == nullptr) return key;
-  return p.wide != 0 ? __ldcg(static_cast<const long long*>(p.data) + at)
-                     : __ldcg(static_cast<const int*>(p.data) + at);
+  return p.wide != 0 ? static_cast<const long long*>(p.data)[at] : static_cast<const int*>(p.data)[at];
 }
 
 // outer: the entry of a dense batch, else 0.
@@ -67,7 +65,7 @@ __device__ inline Place place_of(const AppendParams& params, int outer, int row)
         min(max(position_of(params.positions, outer, row, key), 0ll), params.rope.positions - 1ll);
   const Pages& pages = p.kv.pages;
   if (place.stored && pages.table != nullptr) {
-    const int page = __ldcg(pages.table + batch * pages.batch_stride + pages.rows.divide(key) * pages.stride);
+    const int page = pages.table[batch * pages.batch_stride + pages.rows.divide(key) * pages.stride];
     place.stored = page >= 0 && page < pages.count;
     place.outer = page;
     place.row = tile::row_in_page(p, key);

@@ -10,17 +10,6 @@ __device__ inline void store_words(void* to, unsigned a, unsigned b, unsigned c,
                "r"(c), "r"(d)
                : "memory");
 }
-// The same, if `really`. Without a jump, so that all that leads up to it is done in any case.
-__device__ inline void store_words_if(bool really, void* to, unsigned a, unsigned b, unsigned c, unsigned d) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %5, 0;\n"
-      "@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n"
-      "}" ::"l"(__cvta_generic_to_global(to)),
-      "r"(a), "r"(b), "r"(c), "r"(d), "r"(static_cast<int>(really))
-      : "memory");
-}
 // to: a multiple of 8 bytes.
 __device__ inline void store_words(void* to, unsigned a, unsigned b) {
   asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(a), "r"(b)
