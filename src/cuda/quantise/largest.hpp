@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
   using Rows = Rows<T, kWholeRows>;
   static_assert(kMostLanes * kWide<T> <= kThreads, "a thread for each column of a piece");
   __shared__ float shared[kThreads * kWide<T>];
+  follow();
   const long long items = spans_of(p, p.unit_rows);
   auto* const results = static_cast<float*>(p.workspace);
 #pragma unroll 1
@@ -56,12 +57,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
     for (int piece = 0; piece < rows.pieces; piece += Rows::kPieces) {
       rows.begin(piece);
       typename Rows::Part most = {};
-#pragma unroll 1
-      for (long long row = rows.span.first; row < rows.span.last; row += rows.groups) {
-        typename Rows::Part x;
-        rows.load(row + rows.group, x);
-        // What lies behind the end of the rows, or of a row, may be minus the mean: not an element.
-        if (row + rows.group >= rows.span.last) continue;
+      rows.for_each([&](long long, const typename Rows::Part& x) {
 #pragma unroll
         for (int i = 0; i < Rows::kPieces; ++i)
 #pragma unroll
@@ -69,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
             const float magnitude = codes::magnitude_of(x[i][v]);
             if (magnitude > most[i][v] && magnitude <= codes::kLargestFloat) most[i][v] = magnitude;
           }
-      }
+      });
 #pragma unroll
       for (int i = 0; i < Rows::kPieces; ++i) {
         if (p.by_channel != 0) {
@@ -112,6 +108,7 @@ struct Parts {
 
 __global__ void __launch_bounds__(kThreads) finish_scales(const __grid_constant__ QuantiseParams p) {
   __shared__ float shared[kThreads];
+  follow();
   const int n = static_cast<int>(threadIdx.x), width = p.by_channel != 0 ? kColumns : 1;
   const int channels = p.by_channel != 0 ? p.dim : 1;
   const long long *const shape = p.scale_shape, *const s = p.scale_strides;

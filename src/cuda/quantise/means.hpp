@@ -38,6 +38,7 @@ __device__ inline codes::Sum sum_of(const QuantiseParams& p, const T* from, long
 template <class T>
 __global__ void __launch_bounds__(kSumThreads) add_up(const __grid_constant__ QuantiseParams p) {
   __shared__ codes::Sum blocks[kSumBlocks][kColumns];
+  follow();
   const int n = static_cast<int>(threadIdx.x), lane = n % kColumns, block = n / kColumns;
   const long long tiles = column_tiles(p), items = spans_of(p, codes::kChunkRows) * tiles;
 #pragma unroll 1
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kSumThreads) add_up(const __grid_constant__ Qu
 }
 
 __global__ void __launch_bounds__(kThreads) finish_means(const __grid_constant__ QuantiseParams p) {
+  follow();
   const long long chunks = (p.rows + codes::kChunkRows - 1) / codes::kChunkRows;
   const long long all = p.outer * p.heads * p.dim;
 #pragma unroll 1

@@ -5,6 +5,7 @@
 // 16 bytes a thread. Column c of a piece is element c % kWide of lane c / kWide.
 #pragma once
 
+#include "cuda/ptx/pdl.hpp"
 #include "cuda/quantise/dispatch.hpp"
 #include "cuda/quantise/params.hpp"
 #include "cuda/tile/element.hpp"
@@ -18,6 +19,18 @@ inline constexpr int kWide = wide_of(sizeof(T));
 // That an SM is to have room for, where not all of a row is held.
 template <bool kWholeRows>
 inline constexpr int kLeastBlocks = kWholeRows ? 1 : 3;
+
+// Rows of a thread that are on their way from memory at once.
+template <bool kWholeRows>
+inline constexpr int kRowsAtOnce = kWholeRows ? 1 : 4;
+
+// Before the first access to memory, in every kernel: see ptx/pdl.hpp.
+__device__ inline void follow() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::launch_dependents();
+  ptx::wait_for_dependencies();
+#endif
+}
 
 // Which head and rows a block has, of those that are dealt out to the grid.
 struct Span {
@@ -82,25 +95,51 @@ struct Rows {
     load_channels(of_head, p.mean_strides[3], means);
   }
 
-  // Zeros where there are no elements. All lanes of a warp come here together.
-  __device__ void load(long long row, Part& x) const {
+  // Elements as they lie in memory; zeros where there are none.
+  struct alignas(16) Raw {
+    T x[kPieces][kWide<T>];
+  };
+  __device__ void fetch(long long row, Raw& raw) const {
     const T* const from = data + row * p.input_strides[2];
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int c = column(i);
-      alignas(16) T raw[kWide<T>];
       if (p.whole_input != 0) {
-        *reinterpret_cast<uint4*>(raw) =
+        *reinterpret_cast<uint4*>(raw.x[i]) =
             row < span.last && c < p.dim ? *reinterpret_cast<const uint4*>(from + c) : uint4{};
       } else {
 #pragma unroll
         for (int v = 0; v < kWide<T>; ++v)
-          raw[v] = row < span.last && c + v < p.dim ? from[c + v] : tile::from_float<T>(0.0f);
+          raw.x[i][v] = row < span.last && c + v < p.dim ? from[c + v] : tile::from_float<T>(0.0f);
       }
-#pragma unroll
-      for (int v = 0; v < kWide<T>; ++v) x[i][v] = tile::to_float(raw[v]) - means[i][v];
     }
+  }
+  // All lanes of a warp come here together. What lies behind the end of the rows, or of a row, may be minus
+  // the mean: not an element.
+  __device__ void numbers(const Raw& raw, Part& x) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+      for (int v = 0; v < kWide<T>; ++v) x[i][v] = tile::to_float(raw.x[i][v]) - means[i][v];
     if (p.rotate != 0) rotate(x);
+  }
+  // f(row, x) for the thread's rows of the span.
+  template <class F>
+  __device__ void for_each(const F& f) const {
+    constexpr int kAtOnce = kRowsAtOnce<kWholeRows>;
+#pragma unroll 1
+    for (long long base = span.first; base < span.last; base += kAtOnce * groups) {
+      Raw raw[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) fetch(base + k * groups + group, raw[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        Part x;
+        numbers(raw[k], x);
+        const long long row = base + k * groups + group;
+        if (row < span.last) f(row, x);
+      }
+    }
   }
 
  private:

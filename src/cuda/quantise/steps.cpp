@@ -9,11 +9,13 @@
 #include <initializer_list>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "cuda/quantise/dispatch.hpp"
 #include "cuda/quantise/params.hpp"
 #include "cuda/quantise/run.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/sm80/configs.hpp"
 #include "cuda/translate.hpp"
 #include "quantise/codes.hpp"
 #include "quantise/quantise.hpp"
@@ -95,17 +97,21 @@ struct Launch {
   std::int64_t shared_bytes = 0;
 };
 
-void add(const Launch& launch, const QuantiseParams& params, Steps* steps) {
+core::Status add(const Launch& launch, const QuantiseParams& params, int gpu, Steps* steps) {
   constexpr std::int64_t kMostBlocks = 1 << 30;  // what is beyond, the same blocks take after
-  if (launch.items == 0) return;
+  if (launch.items == 0) return {};
+  int arch = 0;
+  if (core::Status s = runtime::current().code_arch(launch.function, gpu, &arch); !s.ok()) return s;
   runtime::Step& step = steps->add();
   step.kernel = launch.kernel;
   step.function = launch.function;
   step.grid[0] = static_cast<unsigned>(std::min(launch.items, kMostBlocks));
   step.threads = static_cast<unsigned>(launch.threads);
   step.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+  step.pdl = sm80::pdl(arch);
   step.set_params(params);
   step.place = place;
+  return {};
 }
 
 // Sums make room for largest magnitudes: they have been read by then.
@@ -132,21 +138,21 @@ core::Status prepare(const Problem& p, int gpu, Steps* steps) {
   const std::int64_t* const shape = p.scale_shape;
   const bool whole_rows = p.hadamard && p.dim > kMostLanes * wide_of(core::dtype_size(p.input.dtype));
   if (const std::int64_t bytes = workspace_bytes(p, q); bytes > 0) steps->add_workspace(bytes);
+  std::vector<Launch> launches;
   if (p.means != nullptr) {
-    add({"quantise: sums", add_up_function(input), heads * divided_up(p.rows, codes::kChunkRows) * columns,
-         kSumThreads},
-        q, steps);
-    add({"quantise: means", finish_means_function(), divided_up(heads * p.dim, kThreads)}, q, steps);
+    launches.push_back({"quantise: sums", add_up_function(input),
+                        heads * divided_up(p.rows, codes::kChunkRows) * columns, kSumThreads});
+    launches.push_back({"quantise: means", finish_means_function(), divided_up(heads * p.dim, kThreads)});
   }
-  add({"quantise: magnitudes", find_largest_function(input, whole_rows),
-       heads * divided_up(p.rows, q.unit_rows)},
-      q, steps);
-  add({"quantise: scales", finish_scales_function(),
-       shape[0] * shape[1] * shape[2] * (p.by_channel ? columns : 1)},
-      q, steps);
-  add({"quantise: codes", write_codes_function(input, codes_of(p.output.dtype), whole_rows),
-       heads * divided_up(p.rows, kTileRows), kThreads, q.transposed != 0 ? p.dim * kTilePitch : 0},
-      q, steps);
+  launches.push_back({"quantise: magnitudes", find_largest_function(input, whole_rows),
+                      heads * divided_up(p.rows, q.unit_rows)});
+  launches.push_back({"quantise: scales", finish_scales_function(),
+                      shape[0] * shape[1] * shape[2] * (p.by_channel ? columns : 1)});
+  launches.push_back({"quantise: codes", write_codes_function(input, codes_of(p.output.dtype), whole_rows),
+                      heads * divided_up(p.rows, kTileRows), kThreads,
+                      q.transposed != 0 ? p.dim * kTilePitch : 0});
+  for (const Launch& launch : launches)
+    if (core::Status s = add(launch, q, gpu, steps); !s.ok()) return s;
   return steps->empty() ? core::Status{} : steps->finish(gpu, 1, [] { return std::string(); });
 }
 

@@ -3,18 +3,46 @@
 // side by side. A pass over the input and one over the codes, bound by memory.
 #pragma once
 
+#include "cuda/ptx/narrow.hpp"
 #include "cuda/quantise/rows.hpp"
 #include "quantise/codes.hpp"
 
 namespace tessera::cuda::quantise {
 
-// The codes of one load, to a row.
+// x / by, correctly rounded, wherever that decides a code. The reciprocal is known; what a product with it is
+// off by shows in a multiply-add, twice: the first makes the quotient right but for a last bit, the second
+// right (Markstein). Where a remainder could be too small to be told, or the reciprocal not normal, a
+// division.
+struct Divisor {
+  float by, inverse;
+
+  Divisor() = default;
+  __device__ explicit Divisor(float scale) : by(scale), inverse(1.0f / scale) {}
+  __device__ bool usual() const { return by >= 0x1p-60f && by <= 0x1p60f; }
+  // No |x / by| is much above the format's largest number, but of infinity.
+  __device__ float quotient(float x) const {
+    float q = x * inverse;
+    q = fmaf(fmaf(-q, by, x), inverse, q);
+    q = fmaf(fmaf(-q, by, x), inverse, q);
+    // Of -0 the sign would be lost.
+    return codes::magnitude_of(x) <= codes::kLargestFloat ? copysignf(q, x) : x;
+  }
+};
+
+// The codes of two numbers, x's in the low byte.
+template <class Format>
+__device__ inline unsigned encode_two(Format, float x, float y) {
+  return codes::encode<Format>(x) | static_cast<unsigned>(codes::encode<Format>(y)) << 8;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+__device__ inline unsigned encode_two(codes::E4M3, float x, float y) { return ptx::narrow<ptx::E4m3>(x, y); }
+__device__ inline unsigned encode_two(codes::E5M2, float x, float y) { return ptx::narrow<ptx::E5m2>(x, y); }
+#endif
+
+// The codes of one load, four in a word, to a row.
 template <int kCount>
-__device__ inline void store(const unsigned char (&codes)[kCount], unsigned char* to, bool whole, int count) {
+__device__ inline void store(const unsigned (&words)[kCount / 4], unsigned char* to, bool whole, int count) {
   if (whole) {
-    unsigned words[kCount / 4] = {};
-#pragma unroll
-    for (int v = 0; v < kCount; ++v) words[v / 4] |= unsigned{codes[v]} << 8 * (v % 4);
     if constexpr (kCount == 8)
       *reinterpret_cast<uint2*>(to) = uint2{words[0], words[1]};
     else
@@ -23,7 +51,7 @@ __device__ inline void store(const unsigned char (&codes)[kCount], unsigned char
   }
 #pragma unroll
   for (int v = 0; v < kCount; ++v)
-    if (v < count) to[v] = codes[v];
+    if (v < count) to[v] = static_cast<unsigned char>(words[v / 4] >> 8 * (v % 4));
 }
 
 // What lies in shared memory by channels, to the output.
@@ -50,6 +78,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
     write_codes(const __grid_constant__ QuantiseParams p) {
   using Rows = Rows<T, kWholeRows>;
   extern __shared__ __align__(16) unsigned char tile[];  // [dim][kTilePitch], where codes are transposed
+  follow();
   const long long *const s = p.output_strides, items = spans_of(p, kTileRows);
 #pragma unroll 1
   for (long long item = blockIdx.x; item < items; item += gridDim.x) {
@@ -64,29 +93,40 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
       rows.begin(piece);
       typename Rows::Part scale;
       rows.load_channels(scales, p.scale_strides[3], scale);
-#pragma unroll 1
-      for (long long base = span.first; base < span.last; base += rows.groups) {
-        typename Rows::Part x;
-        const long long row = base + rows.group;
-        rows.load(row, x);
-        if (row >= span.last) continue;
+      Divisor divisors[Rows::kPieces][kWide<T>];
+      bool usual = true;
+#pragma unroll
+      for (int i = 0; i < Rows::kPieces; ++i)
+#pragma unroll
+        for (int v = 0; v < kWide<T>; ++v) {
+          divisors[i][v] = Divisor(scale[i][v]);
+          usual &= divisors[i][v].usual();
+        }
+      rows.for_each([&](long long row, const typename Rows::Part& x) {
 #pragma unroll
         for (int i = 0; i < Rows::kPieces; ++i) {
           const int column = rows.column(i);
           if (column >= p.dim) continue;
-          unsigned char codes[kWide<T>];
+          float quotients[kWide<T>];
 #pragma unroll
-          for (int v = 0; v < kWide<T>; ++v) codes[v] = codes::encode<Format>(x[i][v] / scale[i][v]);
+          for (int v = 0; v < kWide<T>; ++v)
+            quotients[v] = usual ? divisors[i][v].quotient(x[i][v]) : x[i][v] / divisors[i][v].by;
+          unsigned words[kWide<T> / 4] = {};
+#pragma unroll
+          for (int v = 0; v < kWide<T>; v += 2)
+            words[v / 4] |= encode_two(Format{}, quotients[v], quotients[v + 1]) << 8 * (v % 4);
           const int count = p.dim - column < kWide<T> ? p.dim - column : kWide<T>;
           if (p.transposed == 0) {
-            store(codes, to + row * s[2] + column * s[3], p.whole_output != 0, count);
+            store<kWide<T>>(words, to + row * s[2] + column * s[3], p.whole_output != 0, count);
           } else {
 #pragma unroll
             for (int v = 0; v < kWide<T>; ++v)
-              if (v < count) tile[(column + v) * kTilePitch + static_cast<int>(row - span.first)] = codes[v];
+              if (v < count)
+                tile[(column + v) * kTilePitch + static_cast<int>(row - span.first)] =
+                    static_cast<unsigned char>(words[v / 4] >> 8 * (v % 4));
           }
         }
-      }
+      });
     }
     if (p.transposed == 0) continue;
     __syncthreads();
