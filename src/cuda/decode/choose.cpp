@@ -91,6 +91,10 @@ std::int64_t blocks_of(std::int64_t at_once, std::int64_t sequences, std::int64_
   return 10 * even >= 9 * most ? even : most;
 }
 
+// What a block of the second kernel may have of shared memory: beside one of the first kernel's, or, where
+// there are many rows and each has little to merge, beside many of its own.
+std::int64_t staged_bytes(std::int64_t rows, int sms) { return (rows <= sms ? 64 : 16) * 1024; }
+
 std::string words(const core::Sizes& p, const Choice& choice, std::int64_t pieces, std::int64_t blocks) {
   const Config& c = choice.config;
   return fmt::format(
@@ -146,15 +150,19 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
   attend.shared_bytes = static_cast<unsigned>(c.shared_bytes());
   set_decode_params(&attend, params);
   if (pieces > 1 && p.batch > 0 && p.queries > 0) {
-    made->add_workspace(blocks * params.slots * params.slot_rows * (c.tile.value_dim + 2) *
+    made->add_workspace(blocks * params.slots * slot_floats(params.slot_rows, c.tile.value_dim) *
                         static_cast<std::int64_t>(sizeof(float)));
+    const std::int64_t slot_bytes = c.tile.value_dim * static_cast<std::int64_t>(sizeof(float));
+    params.staged = static_cast<int>(
+        std::min(pieces + 1, staged_bytes(sequences * params.slot_rows * p.batch, gpu.sms) / slot_bytes));
     runtime::Step& merge = made->add();
     merge.kernel = "decode";
     merge.function = functions_for(p)[row_of(c.tile.value_dim, c.tile.value_dim)].merge;
     merge.pdl = attend.pdl;
     merge.grid[0] = static_cast<unsigned>(sequences * params.slot_rows);
     merge.grid[1] = static_cast<unsigned>(p.batch);
-    merge.threads = static_cast<unsigned>(c.tile.value_dim / 2);
+    merge.threads = kMergeThreads;
+    merge.shared_bytes = static_cast<unsigned>(params.staged * slot_bytes);
     set_decode_params(&merge, params);
   }
   made->splits = static_cast<std::int32_t>(pieces);

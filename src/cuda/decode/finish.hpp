@@ -78,7 +78,7 @@ template <Config C, class Value>
 __device__ inline void store_partial(const DecodeParams& d, int slot, const Rows<C>& rows, const Value& value,
                                      int rows_left, const Warp<C>& w) {
   constexpr int kColumns = C.tile.value_dim;
-  float* const to = d.partials + static_cast<long long>(slot) * d.slot_rows * (kColumns + 2);
+  float* const to = d.partials + slot * slot_floats(d.slot_rows, kColumns);
 #pragma unroll
   for (int m = 0; m < C.tile.row_tiles; ++m)
 #pragma unroll

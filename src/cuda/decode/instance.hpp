@@ -30,11 +30,12 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim).tile.thread
 }
 
 template <Element kElement, int kValueDim>
-__global__ void __launch_bounds__(kMergeThreads<kValueDim>) merge(const __grid_constant__ DecodeParams d) {
+__global__ void __launch_bounds__(kMergeThreads) merge(const __grid_constant__ DecodeParams d) {
   __shared__ Slots slots;
   __shared__ long long search[8];
+  extern __shared__ __align__(128) char shared[];
   let_next_start();
-  merge_row<tile::ElementType<kElement>, kValueDim>(d, &slots, search);
+  merge_row<tile::ElementType<kElement>, kValueDim>(d, &slots, search, reinterpret_cast<float*>(shared));
 }
 
 template <Element kElement, int kDim, int kValueDim>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/params.hpp"
+#include "cuda/tile/host_device.hpp"
 
 namespace tessera::cuda::decode {
 
@@ -17,6 +18,14 @@ struct DecodeParams {
   float* partials;
   int slots;
   int slot_rows;  // packed rows of a slot
+  int staged;     // slots that a block of the second kernel has in shared memory at once
 };
+
+inline constexpr int kMergeThreads = 128;  // of the second kernel, one for every two columns
+
+// Of a slot: O of its rows, then row max and sum of each; whole chunks of 16 bytes.
+TESSERA_HOST_DEVICE long long slot_floats(int rows, int value_dim) {
+  return (static_cast<long long>(rows) * (value_dim + 2) + 3) / 4 * 4;
+}
 
 }  // namespace tessera::cuda::decode
