@@ -7,7 +7,7 @@
 namespace tessera::cuda::quantise {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kTileRows = 64;               // whose codes a block writes at a time
+inline constexpr int kTileRows = 64;  // whose codes a block writes at a time, where they are turned around
 inline constexpr int kTilePitch = kTileRows + 4;   // bytes of a channel, where they are turned around
 inline constexpr int kColumns = 32;                // whose means, or scales, a block finds at a time
 inline constexpr int kSumThreads = kColumns * 16;  // a warp for each block of a chunk's rows

@@ -94,15 +94,15 @@ struct Parts {
         first_outer(p.scale_shape[0] == 1 ? 0 : o),
         first_head(p.scale_shape[1] == 1 ? 0 : h),
         all_heads(p.heads),
-        all_units((p.rows + p.unit_rows - 1) / p.unit_rows) {
+        all_units(divided_up(p.rows, p.unit_rows)) {
     units = p.scale_rows == 0 ? all_units : 1;
     first_unit = p.scale_rows == 0 ? 0 : b;
   }
   __device__ long long count() const { return outer * heads * units; }
   __device__ long long operator[](long long n) const {
-    const long long above = n / units;
-    return ((first_outer + above / heads) * all_heads + first_head + above % heads) * all_units + first_unit +
-           n % units;
+    const Quotient above(n, units), outers(above.whole, heads);
+    return ((first_outer + outers.whole) * all_heads + first_head + outers.rest) * all_units + first_unit +
+           above.rest;
   }
 };
 
@@ -116,11 +116,13 @@ __global__ void __launch_bounds__(kThreads) finish_scales(const __grid_constant_
   const auto* const found = static_cast<const float*>(p.workspace);
 #pragma unroll 1
   for (long long item = blockIdx.x; item < items; item += gridDim.x) {
-    const long long cell = item / tiles, b = cell % shape[2], h = cell / shape[2] % shape[1],
-                    o = cell / shape[2] / shape[1], d = item % tiles * width + n % width;
+    const Quotient cell(item, tiles), of_head(cell.whole, shape[2]), of_outer(of_head.whole, shape[1]);
+    const long long b = of_head.rest, h = of_outer.rest, o = of_outer.whole,
+                    d = cell.rest * width + n % width;
     const Parts parts(p, o, h, b);
     float most = 0;
     if (d < channels)
+#pragma unroll 4
       for (long long i = n / width; i < parts.count(); i += kThreads / width)
         most = larger(most, found[parts[i] * channels + d]);
     shared[n] = most;

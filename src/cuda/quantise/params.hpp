@@ -15,6 +15,7 @@ struct QuantiseParams {
   long long outer, heads, rows;
   long long unit_rows;  // whose largest magnitudes are found together: a block's where scales have blocks
   int dim;
+  int tile_rows;      // of a head, whose codes a block writes at a time
   int scale_rows;     // of a block; 0: none
   int by_channel;     // scales
   int lanes;          // that have a row together, 16 bytes each at a time: a power of 2

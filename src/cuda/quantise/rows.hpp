@@ -32,19 +32,28 @@ __device__ inline void follow() {
 #endif
 }
 
+// Of numbers that are not negative: most fit 32 bits, whose division is several times as fast.
+struct Quotient {
+  long long whole, rest;
+  __device__ Quotient(long long n, long long by)
+      : whole(((n | by) >> 32) == 0 ? static_cast<unsigned>(n) / static_cast<unsigned>(by) : n / by),
+        rest(n - whole * by) {}
+};
+__device__ inline long long divided_up(long long n, long long by) { return Quotient(n + by - 1, by).whole; }
+
 // Which head and rows a block has, of those that are dealt out to the grid.
 struct Span {
   long long outer, head, first, last;  // last: one behind
   __device__ Span(const QuantiseParams& p, long long item, long long rows) {
-    const long long parts = (p.rows + rows - 1) / rows, heads = item / parts;
-    outer = heads / p.heads;
-    head = heads % p.heads;
-    first = item % parts * rows;
+    const Quotient heads(item, divided_up(p.rows, rows)), outers(heads.whole, p.heads);
+    outer = outers.whole;
+    head = outers.rest;
+    first = heads.rest * rows;
     last = first + rows < p.rows ? first + rows : p.rows;
   }
 };
 __device__ inline long long spans_of(const QuantiseParams& p, long long rows) {
-  return p.outer * p.heads * ((p.rows + rows - 1) / rows);
+  return p.outer * p.heads * divided_up(p.rows, rows);
 }
 
 // A thread's part of a row. To rotate it takes all of its pieces at once (kWholeRows); else, and where there

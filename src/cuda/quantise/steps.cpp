@@ -30,10 +30,21 @@ std::int64_t divided_up(std::int64_t x, std::int64_t by) { return x / by + (x % 
 // Rows of which one number, or one for each channel, is kept: a block's where scales have blocks, else
 // enough of them that what is kept stays short.
 std::int64_t unit_rows(const Problem& p) {
-  constexpr std::int64_t kMostParts = 1 << 13;
+  constexpr std::int64_t kMostParts = 1 << 11;
   if (p.scale_rows != 0) return p.scale_rows;
   std::int64_t rows = kTileRows;
   while (rows < codes::kChunkRows && p.outer * p.heads * divided_up(p.rows, rows) > kMostParts) rows *= 2;
+  return rows;
+}
+
+// Of a tile: to begin one takes as long as some dozen rows, but there should be enough for all SMs.
+std::int64_t tile_rows(const Problem& p) {
+  constexpr std::int64_t kMostRows = 256, kEnough = 1 << 11;
+  std::int64_t rows = kTileRows;
+  if (p.output.strides[3] != 1) return rows;
+  while (rows < kMostRows && (p.scale_rows == 0 || p.scale_rows % (2 * rows) == 0) &&
+         p.outer * p.heads * divided_up(p.rows, 2 * rows) >= kEnough)
+    rows *= 2;
   return rows;
 }
 
@@ -68,6 +79,7 @@ QuantiseParams params_of(const Problem& p) {
   q.heads = p.heads;
   q.rows = p.rows;
   q.unit_rows = unit_rows(p);
+  q.tile_rows = static_cast<int>(tile_rows(p));
   q.dim = static_cast<int>(p.dim);
   q.scale_rows = static_cast<int>(p.scale_rows);
   q.by_channel = p.by_channel ? 1 : 0;
@@ -149,7 +161,7 @@ core::Status prepare(const Problem& p, int gpu, Steps* steps) {
   launches.push_back({"quantise: scales", finish_scales_function(),
                       shape[0] * shape[1] * shape[2] * (p.by_channel ? columns : 1)});
   launches.push_back({"quantise: codes", write_codes_function(input, codes_of(p.output.dtype), whole_rows),
-                      heads * divided_up(p.rows, kTileRows), kThreads,
+                      heads * divided_up(p.rows, q.tile_rows), kThreads,
                       q.transposed != 0 ? p.dim * kTilePitch : 0});
   for (const Launch& launch : launches)
     if (core::Status s = add(launch, q, gpu, steps); !s.ok()) return s;

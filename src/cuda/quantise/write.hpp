@@ -1,6 +1,6 @@
-// The codes: each number divided by its scale, to the nearest. A block takes 64 rows of a head, which share a
-// scale if any rows do; transposed codes go through shared memory, so that the rows of a channel are written
-// side by side. A pass over the input and one over the codes, bound by memory.
+// The codes: each number divided by its scale, to the nearest. A block takes 64 rows of a head, or more,
+// which share a scale if any rows do; transposed codes go through shared memory, so that the rows of a
+// channel are written side by side. A pass over the input and one over the codes, bound by memory.
 #pragma once
 
 #include "cuda/ptx/narrow.hpp"
@@ -28,6 +28,30 @@ struct Divisor {
     return codes::magnitude_of(x) <= codes::kLargestFloat ? copysignf(q, x) : x;
   }
 };
+
+// Of the thread's channels; whether all of them are usual.
+template <class T, bool kWholeRows, class Divisors>
+__device__ inline bool find_divisors(const Rows<T, kWholeRows>& rows, const float* scales, Divisors& to) {
+  if (rows.p.by_channel == 0) {
+    const Divisor one(*scales);
+#pragma unroll
+    for (auto& piece : to)
+#pragma unroll
+      for (Divisor& each : piece) each = one;
+    return one.usual();
+  }
+  typename Rows<T, kWholeRows>::Part scale;
+  rows.load_channels(scales, rows.p.scale_strides[3], scale);
+  bool usual = true;
+#pragma unroll
+  for (int i = 0; i < Rows<T, kWholeRows>::kPieces; ++i)
+#pragma unroll
+    for (int v = 0; v < kWide<T>; ++v) {
+      to[i][v] = Divisor(scale[i][v]);
+      usual &= to[i][v].usual();
+    }
+  return usual;
+}
 
 // The codes of two numbers, x's in the low byte.
 template <class Format>
@@ -79,29 +103,20 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kWholeRows>)
   using Rows = Rows<T, kWholeRows>;
   extern __shared__ __align__(16) unsigned char tile[];  // [dim][kTilePitch], where codes are transposed
   follow();
-  const long long *const s = p.output_strides, items = spans_of(p, kTileRows);
+  const long long *const s = p.output_strides, items = spans_of(p, p.tile_rows);
 #pragma unroll 1
   for (long long item = blockIdx.x; item < items; item += gridDim.x) {
-    Rows rows(p, Span(p, item, kTileRows));
+    Rows rows(p, Span(p, item, p.tile_rows));
     const Span& span = rows.span;
     unsigned char* const to = p.output + span.outer * s[0] + span.head * s[1];
-    const long long block = p.scale_rows == 0 ? 0 : span.first / p.scale_rows;
+    const long long block = p.scale_rows == 0 ? 0 : Quotient(span.first, p.scale_rows).whole;
     const float* const scales = p.scales + span.outer * p.scale_strides[0] + span.head * p.scale_strides[1] +
                                 block * p.scale_strides[2];
 #pragma unroll 1
     for (int piece = 0; piece < rows.pieces; piece += Rows::kPieces) {
       rows.begin(piece);
-      typename Rows::Part scale;
-      rows.load_channels(scales, p.scale_strides[3], scale);
       Divisor divisors[Rows::kPieces][kWide<T>];
-      bool usual = true;
-#pragma unroll
-      for (int i = 0; i < Rows::kPieces; ++i)
-#pragma unroll
-        for (int v = 0; v < kWide<T>; ++v) {
-          divisors[i][v] = Divisor(scale[i][v]);
-          usual &= divisors[i][v].usual();
-        }
+      const bool usual = find_divisors(rows, scales, divisors);
       rows.for_each([&](long long row, const typename Rows::Part& x) {
 #pragma unroll
         for (int i = 0; i < Rows::kPieces; ++i) {
