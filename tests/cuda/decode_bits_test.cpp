@@ -94,12 +94,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DecodeBits,
                                          "h2/1 q3 k900 d128 f16 causal=bottom-right",
                                          "h8/1 q2 k900 d64 f16 causal=bottom-right window=500,0"));
 
-// The second kernel and the first merge by the same steps: one block that has all of a sequence writes what
+struct Dense {
+  const char *kernel, *shape;
+};
+void PrintTo(const Dense& d, std::ostream* out) { *out << d.kernel << ", " << d.shape; }
+
+class DecodeBitsDense : public testing::TestWithParam<Dense> {};
+
+// A second kernel and the first merge by the same steps: one block that has all of a sequence writes what
 // several write together. How many blocks there are is decided by the batch.
-TEST(DecodeBitsDense, DoNotDependOnHowManyBlocksShareASequence) {
+TEST_P(DecodeBitsDense, DoNotDependOnHowManyBlocksShareASequence) {
   SKIP_WITHOUT_GPU();
-  cases::Instance one(case_of("b1 h2/1 q1 k1500 d64 bf16"), cases::Input::normal, 5);
-  cases::Instance many(case_of("b40 h2/1 q1 k1500 d64 bf16"), cases::Input::normal, 6);
+  const std::string shape = GetParam().shape;
+  cases::Instance one(case_of("b1 " + shape), cases::Input::normal, 5);
+  cases::Instance many(case_of("b40 " + shape), cases::Input::normal, 6);
   for (std::int64_t b : {0, 17, 39}) {
     for (const auto& [source, target] : {std::pair{&one.problem().query, &many.problem().query},
                                          {&one.problem().key, &many.problem().key},
@@ -110,7 +118,7 @@ TEST(DecodeBitsDense, DoNotDependOnHowManyBlocksShareASequence) {
     }
   }
   tessera_device device = gpu_device();
-  device.kernel = "decode";
+  device.kernel = GetParam().kernel;
   for (cases::Instance* each : {&one, &many}) {
     each->poison_outputs();
     ASSERT_EQ(cases::attend_with_library(each->problem(), device), "");
@@ -118,6 +126,14 @@ TEST(DecodeBitsDense, DoNotDependOnHowManyBlocksShareASequence) {
   for (std::int64_t b : {0, 17, 39})
     EXPECT_TRUE(entry(many.problem(), b) == entry(one.problem(), 0)) << "entry " << b;
 }
+
+// Of one chain of pieces, and of several; of rows that fill a tile and of fewer.
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, DecodeBitsDense,
+    testing::Values(Dense{"decode", "h2/1 q1 k1500 d64 bf16"}, Dense{"serving", "h2/1 q20 k1500 d64 bf16"},
+                    Dense{"serving", "h2/1 q32 k2900 d64 f16 causal=bottom-right"},
+                    Dense{"serving", "h2/1 q11 k1100 d64 bf16 softcap=20"},
+                    Dense{"serving", "h16/1 q1 k1500 d576 v512 bf16 latent"}));
 
 }  // namespace
 }  // namespace tessera

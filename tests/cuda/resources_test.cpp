@@ -159,7 +159,7 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   quantiser.name = "the quantiser";
   quantiser.device = TESSERA_CUDA;
   quantiser.symbol = "cuda::quantise::";
-  quantiser.budget = {184, 12 * 1024, 0};
+  quantiser.budget = {212, 12 * 1024, 32};  // what it spills is outside of the loop over rows
   rows.push_back(quantiser);
   // What stores new rows, before any of them.
   core::Kernel move;
@@ -168,6 +168,12 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   move.symbol = "append::move_rows";  // and move_rows_with_tails
   move.budget = {64, 0, 0};
   rows.push_back(move);
+  core::Kernel merge;
+  merge.name = "the kernel that merges serving's rows";
+  merge.device = TESSERA_CUDA;
+  merge.symbol = "serving::merge_rows<";
+  merge.budget = {128, 0, 0};
+  rows.push_back(merge);
   for (const std::string& sentence : check_resources(functions, rows)) ADD_FAILURE() << sentence;
   // What sm90 may spill is for its variant with mask tensors alone.
   const std::string general = fmt::format("Variant){}>", static_cast<int>(cuda::sm90::Variant::general));

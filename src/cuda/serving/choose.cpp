@@ -56,7 +56,9 @@ Choice choice_of(const core::Problem& p, int code_arch, bool few) {
     choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
     choice.variant = variant_of(few, needs_options(p));
     choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
-    choice.function = functions_for(p)[row_of(p.dim, p.value_dim)].attend.of(choice.variant);
+    const Functions& functions = functions_for(p)[row_of(p.dim, p.value_dim)];
+    choice.function = functions.attend.of(choice.variant);
+    choice.merge = functions.merge.of(choice.variant);
   }
   choice.row_tiles = std::max<std::int64_t>(divide_up(packed_rows(p), choice.config.rows), 1);
   return choice;
@@ -96,6 +98,27 @@ core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams*
   return runtime::current().encode(boxes.value, gpu, &d->value);
 }
 
+// Where a sequence is spread over several blocks, rows are merged by a second kernel in less time than by who
+// comes last; otherwise another launch takes longer than that. So it does behind the kernel for few rows,
+// where the one for more often has nothing to do.
+bool merges_apart(const Choice& choice, const Route& route, const Work& work) {
+  constexpr std::int64_t kSpread = 4;
+  return choice.merge != nullptr && route.others_at < 0 && work.blocks >= kSpread * work.sequences;
+}
+
+// The second kernel: merge_rows.hpp.
+void add_merge(const Choice& choice, const ServingParams& params, bool pdl, Steps* steps) {
+  runtime::Step& merge = steps->add();
+  merge.kernel = "serving";
+  merge.function = choice.merge;
+  merge.pdl = pdl;
+  merge.grid[0] = static_cast<unsigned>(params.blocks - 1);
+  merge.grid[1] = static_cast<unsigned>(divide_up(params.slot_rows, merge_rows_at_once(choice.config)));
+  merge.threads = static_cast<unsigned>(merge_threads(choice.config));
+  merge.set_params(params);
+  merge.place = place;
+}
+
 // The kernel of one variant.
 core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const Choice& choice,
                         const Route& route, int arch, Steps* steps, Launched* launched) {
@@ -104,6 +127,7 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
   ServingParams params = params_of(p, choice, route, work);
   if (core::Status s = set_boxes(p, arch, gpu.index, &params); !s.ok()) return s;
   if (work.leaves && work.sequences > 0 && params.slot_rows > 0) {
+    params.merges_apart = merges_apart(choice, route, work) ? 1 : 0;
     const auto slot_bytes =
         static_cast<std::int64_t>(sizeof(float)) * slot_floats(params.slot_rows, c.value_dim);
     params.counters_at =
@@ -133,6 +157,7 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
     attend.set_params(params);
     attend.place = place;
   }
+  if (params.merges_apart != 0) add_merge(choice, params, attend.pdl, steps);
   *launched = {choice, work.pieces, work.blocks};
   return {};
 }
@@ -276,8 +301,7 @@ core::Kernel codes_row() {
   row.name = "serving_codes";
   row.summary =
       "production: the same over keys and values of 8 bits, widened on the way to the tensor cores; queries "
-      "of "
-      "8 or 16 bits, head dims to 256";
+      "of 8 or 16 bits, head dims to 256";
   row.mixed = true;
   row.supports = takes_codes;
   row.arithmetic = core::Arithmetic::fp8_accurate;

@@ -19,7 +19,8 @@ struct Choice {
   Variant variant;
   Config config;
   const void* function;
-  std::int64_t row_tiles;  // of a K/V head
+  const void* merge = nullptr;  // the second kernel, where it has one
+  std::int64_t row_tiles;       // of a K/V head
 };
 Choice choice_for(const core::Problem& problem, int code_arch);
 

@@ -89,13 +89,19 @@ struct CodedFew : Few<C, __half, true, kHalves> {
       ThreadScores<__half, true>{c.problem, task}.change(s, first_key, key, row);
     }
   }
-  // As Few::soften, with the values' scales.
-  __device__ static void soften(Half& h, float (&s)[4], const ValueScale (&values)[2], float slack) {
+  // As Few::soften, with the values' scales, for the keys of some tiles.
+  template <int kTiles>
+  __device__ static void soften(Half& h, float (&s)[kTiles][4], const ValueScale (&values)[kTiles][2],
+                                float slack) {
     float shrink[2];
     bool grew = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float most = Base::largest(s[r] + values[0].shift, s[2 + r] + values[1].shift);
+      float most = tile::kLowest;
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i)
+        most = fmaxf(most, fmaxf(s[i][r] + values[i][0].shift, s[i][2 + r] + values[i][1].shift));
+      most = Base::largest(most, most);
       const bool mine = most - h.row_max[r] > slack;
       shrink[r] = mine ? ptx::exp2_approx(h.row_max[r] - most) : 1.0f;
       h.row_max[r] = mine ? most : h.row_max[r];
@@ -110,11 +116,51 @@ struct CodedFew : Few<C, __half, true, kHalves> {
       }
     }
 #pragma unroll
-    for (int e = 0; e < 4; ++e) s[e] = ptx::exp2_approx(s[e] - h.row_max[e % 2]);
+    for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) h.sum[r] += s[r] + s[2 + r];
+      for (int e = 0; e < 4; ++e) s[i][e] = ptx::exp2_approx(s[i][e] - h.row_max[e % 2]);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) s[e] *= values[e / 2].factor;
+      for (int r = 0; r < 2; ++r) h.sum[r] += s[i][r] + s[i][2 + r];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[i][e] *= values[i][e / 2].factor;
+    }
+  }
+
+  // The warp's keys of tiles t ..., in slots n ...
+  template <int kTiles>
+  __device__ void multiply(const Task& task, int t, unsigned n) {
+    const tile::FragmentIndex a = tile::ldmatrix_a(lane());
+    const unsigned at = chunk_at<C>(16 * warp() + a.row, a.column);
+    float keys[kTiles][2];
+    ValueScale values[kTiles][2];
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int key = 16 * warp() + lane() / 4 + 8 * j;
+        keys[i][j] = c.key_by_key != 0 ? shared.scales.key[(n + i) % C.stages][key] : 1.0f;
+        // Said here once more: nvcc 13.0 makes zeros of some members' initial values in an array of arrays.
+        values[i][j] = ValueScale();
+        if (c.value_by_key != 0) {
+          values[i][j] = ValueScale(shared.scales.value[(n + i) % C.stages][key]);
+          range.note(values[i][j]);
+        }
+      }
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      float s[kTiles][4];
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) multiply_key(s[i], half[h], shared.key(n + i) + at);
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) change(s[i], h, keys[i], task, (t + i) * C.keys + 16 * warp());
+      soften(half[h], s, values, slack_of(c.problem));
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        unsigned probs[2];
+        Base::transpose(probs, s[i]);
+        multiply_value(half[h], probs, shared.value(n + i) + at);
+      }
+    }
   }
 
   __device__ bool step(const Task& task, int t, unsigned n) {
@@ -122,31 +168,16 @@ struct CodedFew : Few<C, __half, true, kHalves> {
     if (first_key >= task.seen.end || first_key + 16 <= task.seen.begin) return false;
     const bool clears = first_key < task.seen.begin || first_key + 16 > task.seen.end;
     if (clears) Base::clear_unseen(shared.value(n), first_key, task.seen);
-    const tile::FragmentIndex a = tile::ldmatrix_a(lane());
-    const unsigned at = chunk_at<C>(16 * warp() + a.row, a.column);
-    float keys[2] = {1.0f, 1.0f};
-    ValueScale values[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int key = 16 * warp() + lane() / 4 + 8 * i;
-      if (c.key_by_key != 0) keys[i] = shared.scales.key[n % C.stages][key];
-      if (c.value_by_key != 0) {
-        values[i] = ValueScale(shared.scales.value[n % C.stages][key]);
-        range.note(values[i]);
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-      float s[4];
-      multiply_key(s, half[h], shared.key(n) + at);
-      change(s, h, keys, task, first_key);
-      soften(half[h], s, values, slack_of(c.problem));
-      unsigned probs[2];
-      Base::transpose(probs, s);
-      multiply_value(half[h], probs, shared.value(n) + at);
-    }
+    multiply<1>(task, t, n);
     return clears;
   }
+  // Two tiles at once, where all of the warp's keys are seen: steps of one wait for each other longer than
+  // reading its codes takes.
+  __device__ static bool sees_both(const Task& task, int t) {
+    const int first_key = t * C.keys + 16 * warp();
+    return first_key >= task.seen.begin && first_key + C.keys + 16 <= task.seen.end;
+  }
+  __device__ void step_two(const Task& task, int t, unsigned n) { multiply<2>(task, t, n); }
 
   __device__ void end_piece(Output<C>& out, unsigned n, bool some) {
     if (c.value_by_key != 0 && range.too_wide()) spoil();

@@ -1,14 +1,13 @@
 // Tile sizes of the serving kernels: a row for each head dim, number of packed rows and arch.
 //
 //   few    up to 8 packed rows, or 16. Each warp multiplies 16 keys of a tile with all rows, and P of these
-//   keys
-//          with their values: warps have nothing to tell each other before a piece ends, when their results
-//          are merged through shared memory.
+//          keys with their values: warps have nothing to tell each other before a piece ends, when their
+//          results are merged through shared memory.
 //   more   up to 64. Each warp has 16 rows of its own, and all keys and columns; on Hopper the four warps
 //          multiply together, by wgmma: with 64 rows mma.sync would take as long as reading K and V does.
 //   latent the last row of head dims, for values that lie in keys: 16 rows a tile, however many there are.
-//   Four
-//          warps share them: each has a quarter of the dimensions, then of the values' columns (latent.hpp).
+//          Four warps share them: each has a quarter of the dimensions, then of the values' columns
+//          (latent.hpp).
 //
 // Both with and without options: what changes scores one by one, and results over other keys, are code that
 // the others would have to jump over.
@@ -62,6 +61,9 @@ struct Config {
   TESSERA_CONSTEXPR bool exponents() const { return keys_apart() || coded(); }
   TESSERA_CONSTEXPR int merge_rows() const { return few ? 1 : 4; }  // of a warp, at once
   TESSERA_CONSTEXPR bool coded() const { return element_bytes == 1; }
+  // Two tiles at once. Producers that copy hand a tile over when they ask for the next one, for which a ring of
+  // two has no slot while consumers hold one and wait for the other.
+  TESSERA_CONSTEXPR bool takes_two() const { return coded() && keys_apart() && stages > 2; }
   TESSERA_CONSTEXPR int chunk() const { return 16 / element_bytes; }  // elements of 16 bytes
   TESSERA_CONSTEXPR int block() const { return 8 * chunk(); }         // columns of 128 bytes
   TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * element_bytes; }
@@ -77,6 +79,11 @@ struct Config {
            warps() * (128 + 512 * merge_rows());
   }
 };
+
+// The second kernel: a warp has 128 columns of a row, or all, and a block four rows, or the parts of one.
+TESSERA_CONSTEXPR int merge_parts(const Config& c) { return c.value_dim > 128 ? c.value_dim / 128 : 1; }
+TESSERA_CONSTEXPR int merge_rows_at_once(const Config& c) { return merge_parts(c) > 1 ? 1 : 4; }
+TESSERA_CONSTEXPR int merge_threads(const Config& c) { return 32 * merge_parts(c) * merge_rows_at_once(c); }
 
 inline constexpr int kAloneBytes = 120 * 1024;  // with these a block is alone on its SM
 

@@ -6,7 +6,7 @@
 namespace tessera::cuda::serving {
 
 struct Functions {
-  FunctionTable<Variant, kVariants> attend;
+  FunctionTable<Variant, kVariants> attend, merge;  // merge: where pieces leave much behind
 };
 
 // Defined by src/cuda/instances/serving_*.cu, for the rows of kHeadDims.

@@ -3,6 +3,7 @@
 
 #include "cuda/serving/dispatch.hpp"
 #include "cuda/serving/kernel.hpp"
+#include "cuda/serving/merge_rows.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -29,6 +30,14 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim, kVariant).t
   attend_block<kConfig, tile::ElementType<kElement>, takes_options(kVariant)>(d, shared);
 }
 
+template <Element kElement, int kDim, int kValueDim, Variant kVariant>
+__global__ void __launch_bounds__(merge_threads(config_for(kArch, kDim, kValueDim, kVariant)))
+    merge_rows(const __grid_constant__ ServingParams d) {
+  constexpr Config kConfig = config_for(kArch, kDim, kValueDim, kVariant);
+  let_next_start();
+  merge_rows_of<kConfig, tile::ElementType<kElement>, takes_options(kVariant)>(d);
+}
+
 template <Element kElement, int kDim, int kValueDim>
 Functions functions() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
@@ -38,6 +47,11 @@ Functions functions() {
   if constexpr (has_more(kDim)) {
     f.attend[Variant::more] = address(attend<kElement, kDim, kValueDim, Variant::more>);
     f.attend[Variant::more_options] = address(attend<kElement, kDim, kValueDim, Variant::more_options>);
+    f.merge[Variant::more] = address(merge_rows<kElement, kDim, kValueDim, Variant::more>);
+    f.merge[Variant::more_options] = address(merge_rows<kElement, kDim, kValueDim, Variant::more_options>);
+  } else if constexpr (is_latent(kDim)) {
+    f.merge[Variant::few] = address(merge_rows<kElement, kDim, kValueDim, Variant::few>);
+    f.merge[Variant::few_options] = address(merge_rows<kElement, kDim, kValueDim, Variant::few_options>);
   }
   return f;
 }

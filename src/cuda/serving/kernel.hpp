@@ -7,11 +7,9 @@
 //   consumers   | S0, P0, O += P0 V0 | S1, ...
 //
 //   a piece's end: its O and softmax state are merged into those of the chain's pieces before it, or written
-//   to
-//           the workspace, if another block has the first of them
+//           to the workspace, if another block has the first of them
 //   a chain's end: rows are divided and written, if that is all of the sequence; else left in the workspace,
-//   where
-//           who comes last merges them (merge.hpp)
+//           where who comes last merges them (merge.hpp), or a second kernel (merge_rows.hpp)
 #pragma once
 
 #include "cuda/serving/latent.hpp"
@@ -67,11 +65,11 @@ struct Consumer {
       const bool some = t < end;
       body.start_piece();
 #pragma unroll 1
-      for (; t < end; ++t, ++count) {
+      while (t < end) {
         shared.wait_full(count);
-        const bool stored = body.step(task, t, count);
-        if (C.keys_apart() && t + 1 == end) continue;  // its slot is needed for the piece's end
-        release(count, stored);
+        const int tiles = step(body, task, t, end);
+        t += tiles;
+        count += static_cast<unsigned>(tiles);
       }
       if constexpr (C.keys_apart()) {
         Output<C> out;
@@ -90,6 +88,24 @@ struct Consumer {
       store_partial<C>(
           d, task.slot, all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
     return {.merging = true, .whole = whole};
+  }
+  // One tile, or two where the body takes them together; how many. The slot of a piece's last tile may be needed
+  // for its end.
+  template <class Body>
+  __device__ __forceinline__ int step(Body& body, const Task& task, int t, int end) {
+    const auto is_kept = [&](int tile) { return C.keys_apart() && tile + 1 == end; };
+    if constexpr (C.takes_two()) {
+      if (t + 1 < end && body.sees_both(task, t)) {
+        shared.wait_full(count + 1);
+        body.step_two(task, t, count);
+        release(count, false);
+        if (!is_kept(t + 1)) release(count + 1, false);
+        return 2;
+      }
+    }
+    const bool stored = body.step(task, t, count);
+    if (!is_kept(t)) release(count, stored);
+    return 1;
   }
   // What a piece came to.
   template <class Body>
@@ -114,6 +130,7 @@ struct Consumer {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     int first = warp, step = C.warps();
     unsigned suspects = __reduce_or_sync(0xffffffffu, left.suspects);
+    if (d.merges_apart != 0 && left.merging && !task.alone) return;
     if (left.merging) {
       suspects = Merger<C, T, kOptions>{d, shared, task, is_last}.end(left.whole);
     } else if constexpr (kFew) {

@@ -54,6 +54,52 @@ struct LaneFactors {
   }
 };
 
+// Divides and writes a row from `column` on, some neighbours to each lane of a warp; says whether it holds
+// NaN although its sum does not.
+template <Config C, class T, bool kOptions, int kColumns>
+__device__ inline bool write_row(const ServingParams& d, const Task& task, int row, int column,
+                                 const tile::SoftmaxState& state, float (&x)[kColumns]) {
+  const Params& p = d.problem;
+  const tile::AnyView<T> view = view_of<T>(p, task);
+  const tile::RowIndex at = view.index(task.first_row + row);
+  const tile::RowEnd<T> of = end_row<kOptions>(p, view, at, state, C.exponents(), column == 0);
+  const tile::OutputRow<T> out(p, view, at);
+  if (kOptions && p.priors.parts > 0) {
+    of.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
+  } else {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) x[c] = of.output(x[c]);
+  }
+  float check = 0.0f;  // NaN where one is not finite
+#pragma unroll
+  for (int c = 0; c < kColumns; c += 2) {
+    if (column + c < p.sizes.value_dim) check = fmaf(x[c], 0.0f, check);
+    if (column + c + 1 < p.sizes.value_dim) check = fmaf(x[c + 1], 0.0f, check);
+    if constexpr (kOptions) {
+      put_pair<C>(d, out, column + c, x[c], x[c + 1]);
+    } else if (column + c < p.sizes.value_dim) {
+      store_pair(out, column + c, x[c], x[c + 1]);
+    }
+  }
+  return __any_sync(0xffffffffu, check != check && (C.coded() || of.state.sum == of.state.sum));
+}
+
+// kColumns neighbours.
+template <int kColumns, class Read>
+__device__ inline void load_columns(float (&x)[kColumns], const float* from, const Read& read) {
+  constexpr int kWide = kColumns < 4 ? 2 : 4;
+#pragma unroll
+  for (int c = 0; c < kColumns; c += kWide) {
+    if constexpr (kWide == 2) {
+      const float2 y = read(reinterpret_cast<const float2*>(from + c));
+      x[c] = y.x, x[c + 1] = y.y;
+    } else {
+      const float4 y = read(reinterpret_cast<const float4*>(from + c));
+      x[c] = y.x, x[c + 1] = y.y, x[c + 2] = y.z, x[c + 3] = y.w;
+    }
+  }
+}
+
 template <Config C, class T, bool kOptions>
 struct Merger {
   static constexpr unsigned kAll = 0xffffffffu;
@@ -175,8 +221,8 @@ struct Merger {
 #pragma unroll
       for (int j = 0; j < kRowsAtOnce; ++j) {
         float more[kColumns];
-        load(more, room + min(j, rows.count - 1) * all + n * C.value_dim + kColumns * lane(),
-             [](const auto* from) { return *from; });
+        load_columns(more, room + min(j, rows.count - 1) * all + n * C.value_dim + kColumns * lane(),
+                     [](const auto* from) { return *from; });
         take(rows, j, n, more);
       }
   }
@@ -194,8 +240,8 @@ struct Merger {
       for (int n = 0; n < kAtOnce; ++n) {
         const int from = __shfl_sync(kAll, mine, first + n);
         if (first + n < count)
-          load(more[n], slot(from) + row * C.value_dim + kColumns * lane(),
-               [](const auto* at) { return __ldcg(at); });
+          load_columns(more[n], slot(from) + row * C.value_dim + kColumns * lane(),
+                       [](const auto* at) { return __ldcg(at); });
       }
 #pragma unroll
       for (int n = 0; n < kAtOnce; ++n)
@@ -205,47 +251,9 @@ struct Merger {
   __device__ float2* state(int n, int row) const {
     return reinterpret_cast<float2*>(slot(n) + d.slot_rows * C.value_dim + 2 * row);
   }
-  template <class Read>
-  __device__ static void load(float (&x)[kColumns], const float* from, const Read& read) {
-    constexpr int kWide = kColumns < 4 ? 2 : 4;
-#pragma unroll
-    for (int c = 0; c < kColumns; c += kWide) {
-      if constexpr (kWide == 2) {
-        const float2 y = read(reinterpret_cast<const float2*>(from + c));
-        x[c] = y.x, x[c + 1] = y.y;
-      } else {
-        const float4 y = read(reinterpret_cast<const float4*>(from + c));
-        x[c] = y.x, x[c + 1] = y.y, x[c + 2] = y.z, x[c + 3] = y.w;
-      }
-    }
-  }
 
-  // Divides and writes a row; says whether it holds NaN although its sum does not.
   __device__ bool write(int row, const tile::SoftmaxState& state, float (&x)[kColumns]) const {
-    const Params& p = d.problem;
-    const tile::AnyView<T> view = view_of<T>(p, task);
-    const int packed_row = task.first_row + row, column = kColumns * lane();
-    const tile::RowIndex at = view.index(packed_row);
-    const tile::RowEnd<T> of = end_row<kOptions>(p, view, at, state, C.exponents(), lane() == 0);
-    const tile::OutputRow<T> out(p, view, at);
-    if (kOptions && p.priors.parts > 0) {
-      of.finish(x, p.sizes.value_dim, [column](int i) { return column + i; });
-    } else {
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) x[c] = of.output(x[c]);
-    }
-    float check = 0.0f;  // NaN where one is not finite
-#pragma unroll
-    for (int c = 0; c < kColumns; c += 2) {
-      if (column + c < p.sizes.value_dim) check = fmaf(x[c], 0.0f, check);
-      if (column + c + 1 < p.sizes.value_dim) check = fmaf(x[c + 1], 0.0f, check);
-      if constexpr (kOptions) {
-        put_pair<C>(d, out, column + c, x[c], x[c + 1]);
-      } else if (column + c < p.sizes.value_dim) {
-        store_pair(out, column + c, x[c], x[c + 1]);
-      }
-    }
-    return __any_sync(kAll, check != check && (C.coded() || of.state.sum == of.state.sum));
+    return write_row<C, T, kOptions>(d, task, row, kColumns * lane(), state, x);
   }
 
   // The block has left what it has of a chain; `whole`: all of it, in the chain's slot. Returns what merge()
@@ -257,7 +265,7 @@ struct Merger {
       const bool ends = of_chains || task.chains == 1;  // the sequence
       if (!(of_chains ? all_chains_there() : all_pieces_there())) return 0;
       int count = task.chains;
-      const int mine = of_chains ? slots.of_chain(min(lane(), count - 1)) : piece_slot(&count);
+      const int mine = of_chains ? slots.of_chain(min(lane(), count - 1)) : slots.of_parts(&count);
       suspects = merge(count, mine, ends ? -1 : slots.of_chain(task.chain));
       if (ends) break;
     }
@@ -274,15 +282,6 @@ struct Merger {
   __device__ bool all_pieces_there() const {
     return comes_last(slots.chain_owner(), false, task.end_piece - task.first_piece,
                       slots.chain_end() - slots.chain_first());
-  }
-  // Those of the chain: what its first block has, then each of the other pieces.
-  __device__ int piece_slot(int* count) const {
-    const int owner = slots.chain_owner();
-    const int behind = min(slots.first_in(owner + 1), slots.chain_end());  // the first that is another's
-    *count = 1 + slots.chain_end() - behind;
-    if (lane() == 0 || lane() >= *count) return slots.first_of(owner);
-    const int piece = behind + lane() - 1;
-    return slots.of_piece(piece, slots.line.block_of(slots.at(piece)));
   }
 };
 

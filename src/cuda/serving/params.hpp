@@ -48,6 +48,7 @@ struct ServingParams {
   int chain_shift;
   int slots, chain_slots;  // of a block
   int slot_rows;           // packed rows of a slot
+  int merges_apart;        // a second kernel ends what several blocks have parts of: merge_rows.hpp
   // What blocks leave for whoever merges: for every block O and softmax state of the pieces that a chain
   // begins with (one slot), and of `slots` - 1 pieces of a chain that another began.
   float* partials;

@@ -186,6 +186,16 @@ struct Slots {
     const int begun = owner == line.block_of(task.line_at) ? 1 : 0;
     return d.chains + (2 * owner + begun) * d.chain_slots + chain - first;
   }
+  // Those of the chain, by a whole warp, lane n having the n-th: what its first block has, then each of the
+  // other pieces.
+  __device__ int of_parts(int* count) const {
+    const int owner = chain_owner(), lane = static_cast<int>(threadIdx.x) % 32;
+    const int behind = min(first_in(owner + 1), chain_end());  // the first that is another's
+    *count = 1 + chain_end() - behind;
+    if (lane == 0 || lane >= *count) return first_of(owner);
+    const int piece = behind + lane - 1;
+    return of_piece(piece, line.block_of(at(piece)));
+  }
   __device__ int of_task(int block) const {
     if (task.begins && task.ends) return task.chains > 1 ? of_chain(task.chain) : 0;
     return task.begins ? first_of(block) : of_piece(task.first_piece, block);
