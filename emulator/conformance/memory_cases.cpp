@@ -85,15 +85,16 @@ Case ldmatrix_case(unsigned count, bool transposed) {
 }
 
 // cp.async with fewer bytes read than written: zeros follow.
-Case copy_case(const std::string& cache, unsigned bytes) {
+Case copy_case(const std::string& cache, unsigned bytes, bool hint = false) {
   Case out;
-  out.name = "cp.async." + cache + ".shared.global " + number(bytes);
+  const std::string form = "cp.async." + cache + ".shared.global" + (hint ? ".L2::cache_hint" : "");
+  out.name = form + " " + number(bytes);
   out.ptx = module_text("ld.global.u32 %r10, [%rd1];\nrem.u32 %r10, %r10, " + number(bytes + 1) +
                             ";\nmul.lo.s32 %r6, %r2, 16;\nadd.s32 %r7, %r6, %r4;\nmov.u32 %r11, "
                             "0;\nst.shared.v4.u32 [%r7], {%r11, %r11, %r11, %r11};\n"
-                            "cp.async." +
-                            cache + ".shared.global [%r7], [%rd1+16], " + number(bytes) +
-                            ", %r10;\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
+                            (hint ? "createpolicy.fractional.L2::evict_first.b64 %rd3;\n" : "") + form +
+                            " [%r7], [%rd1+16], " + number(bytes) +
+                            (hint ? ", %r10, %rd3" : ", %r10") + ";\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
                             "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r7];\nst.global.v4.u32 [%rd2], "
                             "{%r10, %r11, %r12, %r13};\n",
                         32, 16);
@@ -238,6 +239,7 @@ void add_memory_cases(std::vector<Case>& out) {
     for (const bool transposed : {false, true}) out.push_back(ldmatrix_case(count, transposed));
   for (const unsigned bytes : {4u, 8u, 16u}) out.push_back(copy_case("ca", bytes));
   out.push_back(copy_case("cg", 16));
+  out.push_back(copy_case("cg", 16, true));
   out.push_back(tensor_case(0, 64));
   out.push_back(tensor_case(1, 16));
   out.push_back(tensor_case(2, 32));

@@ -167,14 +167,17 @@ void Decoder::copy(const Instruction& in) {
   }
   if (form.take("bulk")) return copy_bulk(in, form);
   drop_hints(form);
-  if (!(form.take("shared") || form.take("shared::cta")) || !form.take("global") || !form.empty())
-    unknown(in);
-  need_operands(in, 3, 4);
+  const bool to_shared = form.take("shared") || form.take("shared::cta");
+  if (!to_shared || !form.take("global")) unknown(in);
+  const bool hint = form.take("L2::cache_hint");
+  if (!form.empty()) unknown(in);
+  if (hint) need_operands(in, 5, 5);
+  if (!hint) need_operands(in, 3, 4);
   const std::int64_t bytes = immediate(in, in.operands[2]);
   if (bytes != 4 && bytes != 8 && bytes != 16) fail(in, "copies 4, 8 or 16 bytes");
   std::vector<std::int32_t> list;
   wide_address(in, in.operands[1], list);
-  list.push_back(in.operands.size() == 4 ? word(in, in.operands[3]) : kNoOperand);
+  list.push_back(in.operands.size() > 3 ? word(in, in.operands[3]) : kNoOperand);
   Op op;
   op.run = handlers::copy_async;
   op.instruction = instruction_;

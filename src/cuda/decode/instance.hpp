@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(config_for(kArch, kDim, kValueDim).tile.thread
 }
 
 template <Element kElement, int kValueDim>
-__global__ void __launch_bounds__(kMergeThreads) merge(const __grid_constant__ DecodeParams d) {
+__global__ void __launch_bounds__(kMergeThreads, 6) merge(const __grid_constant__ DecodeParams d) {
   __shared__ Slots slots;
   __shared__ long long search[8];
   extern __shared__ __align__(128) char shared[];

@@ -3,6 +3,7 @@
 
 #include "cuda/decode/configs.hpp"
 #include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/cache_policy.hpp"
 #include "cuda/sm80/loads.hpp"
 #include "cuda/tile/band.hpp"
 
@@ -18,6 +19,9 @@ struct TileLoad {
   const T* rows;  // row 0
   long long stride;
   int dim;
+  // K and V, of which each call reads more than L2 holds, must not drive out what every call reads again: the
+  // kernel's instructions above all, which come from memory otherwise.
+  unsigned long long policy = ptx::evict_first_policy();
 
   __device__ static int row() { return ptx::thread_x() / kChunks; }
   __device__ static int chunk() { return ptx::thread_x() % kChunks; }
@@ -35,7 +39,7 @@ struct TileLoad {
 #pragma unroll(kPasses < 8 ? kPasses : 8)
     for (int i = 0; i < kPasses; ++i) {
       if (copies(i))
-        ptx::copy_async_16(to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk()), from, there);
+        ptx::copy_async_16(to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk()), from, there, policy);
       if (there) from += kPassRows * stride;
     }
   }
@@ -50,7 +54,7 @@ struct TileLoad {
       const unsigned slot = to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk());
       if (!copies(i)) continue;
       if constexpr (kWhole) {
-        ptx::copy_async_16(slot, from, there);
+        ptx::copy_async_16(slot, from, there, policy);
       } else {
         sm80::copy_elements(slot, from, there ? dim - chunk() * 8 : 0);
       }

@@ -16,6 +16,15 @@ __device__ inline void copy_async_16(unsigned shared, const void* global, bool v
                : "memory");
 }
 
+// The same with a policy of cache_policy.hpp.
+__device__ inline void copy_async_16(unsigned shared, const void* global, bool valid,
+                                     unsigned long long policy) {
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared), "l"(global),
+               "r"(bytes), "l"(policy)
+               : "memory");
+}
+
 // 4 bytes, through L1 (.ca is the only form for this size).
 __device__ inline void copy_async_4(unsigned shared, const void* global, bool valid) {
   const int bytes = valid ? 4 : 0;

@@ -21,12 +21,7 @@ __device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barr
       : "memory");
 }
 
-// For what is read once: the first to leave L2 when room is needed (PTX ISA, "createpolicy").
-__device__ inline unsigned long long evict_first_policy() {
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-  return policy;
-}
+// The same with a policy of cache_policy.hpp.
 __device__ inline void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int column, int row,
                                 int head, int batch, unsigned long long policy) {
   asm volatile(

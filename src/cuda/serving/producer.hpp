@@ -6,6 +6,7 @@
 // looks up some, and each copies chunks of 16 bytes. That takes a second warp, for V.
 #pragma once
 
+#include "cuda/ptx/cache_policy.hpp"
 #include "cuda/ptx/tma.hpp"
 #include "cuda/serving/shared.hpp"
 #include "cuda/sm80/loads.hpp"
@@ -20,11 +21,9 @@ struct Producer {
   const ServingParams& d;
   Shared<C>& shared;
   unsigned count = 0;  // tiles asked for so far
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   // K and V, of which each call reads more than L2 holds, must not drive out what every call reads again: the
   // kernel's instructions above all, which come from memory otherwise while it is busiest.
   unsigned long long policy = ptx::evict_first_policy();
-#endif
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ const Params& p() const { return d.problem; }
@@ -170,7 +169,7 @@ struct Producer {
             there ? first + at.outer * strides.batch + at.row * strides.row + chunk * C.chunk() : first;
         const unsigned slot = to + chunk_at<C>(32 * i + row, chunk);
         if (!kAnyRows || d.whole_chunks != 0) {
-          ptx::copy_async_16(slot, from, there);
+          ptx::copy_async_16(slot, from, there, policy);
         } else {
           sm80::copy_elements(slot, from, there ? dim - chunk * 8 : 0);
         }
