@@ -89,12 +89,13 @@ Case copy_case(const std::string& cache, unsigned bytes, bool hint = false) {
   Case out;
   const std::string form = "cp.async." + cache + ".shared.global" + (hint ? ".L2::cache_hint" : "");
   out.name = form + " " + number(bytes);
+  const std::string policy = hint ? "createpolicy.fractional.L2::evict_first.b64 %rd3;\n" : "";
   out.ptx = module_text("ld.global.u32 %r10, [%rd1];\nrem.u32 %r10, %r10, " + number(bytes + 1) +
                             ";\nmul.lo.s32 %r6, %r2, 16;\nadd.s32 %r7, %r6, %r4;\nmov.u32 %r11, "
-                            "0;\nst.shared.v4.u32 [%r7], {%r11, %r11, %r11, %r11};\n"
-                            (hint ? "createpolicy.fractional.L2::evict_first.b64 %rd3;\n" : "") + form +
-                            " [%r7], [%rd1+16], " + number(bytes) +
-                            (hint ? ", %r10, %rd3" : ", %r10") + ";\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
+                            "0;\nst.shared.v4.u32 [%r7], {%r11, %r11, %r11, %r11};\n" +
+                            policy + form + " [%r7], [%rd1+16], " + number(bytes) +
+                            (hint ? ", %r10, %rd3" : ", %r10") +
+                            ";\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
                             "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r7];\nst.global.v4.u32 [%rd2], "
                             "{%r10, %r11, %r12, %r13};\n",
                         32, 16);
