@@ -14,4 +14,10 @@ struct Mixed {
   QueryKind query;
 };
 
+// The keys' last columns, where they have a tensor of their own: of the query's type, which is no code.
+struct Tail {
+  Tensor keys;  // as the key lies
+  int key_dim;  // columns of the key itself
+};
+
 }  // namespace tessera::cuda

@@ -253,6 +253,12 @@ Coded translate_coded(const core::Problem& p) {
                                            : OutputKind::f16};
 }
 
+Tail translate_tail(const core::Problem& p) {
+  const core::Tensor4& tail = p.kv.tail;
+  if (p.kv.tail_dim == 0) return {};
+  return {{tail.data, {tail.batch_stride, tail.head_stride, tail.row_stride}}, static_cast<int>(p.key_dim())};
+}
+
 Mixed translate_mixed(const core::Problem& p) {
   const QueryKind query = p.dtype == TESSERA_F32    ? QueryKind::f32
                           : p.dtype == TESSERA_F16  ? QueryKind::f16
@@ -298,7 +304,7 @@ bool rows_of_16_bytes(const core::Problem& p, const core::Tensor4& t, std::int64
 
 bool keys_of_16_bytes(const core::Problem& p) {
   const std::int64_t outer = p.kv.pages ? p.kv.pages.count : p.batch;
-  return lies_in_16_bytes(p.kv.key, p.kv.dtype, outer, p.kv_heads, p.keys, p.dim) &&
+  return lies_in_16_bytes(p.kv.key, p.kv.dtype, outer, p.kv_heads, p.keys, p.key_dim()) &&
          lies_in_16_bytes(p.kv.value, p.kv.dtype, outer, p.kv_heads, p.keys, p.value_dim);
 }
 

@@ -39,6 +39,8 @@ Coded translate_coded(const core::Problem& problem);
 void place(Coded* coded, const core::Addresses& at);
 // The same where query and keys may differ in type.
 Mixed translate_mixed(const core::Problem& problem);
+// Null where keys have no tail.
+Tail translate_tail(const core::Problem& problem);
 // A launch of a kernel that takes Params.
 void set_params(runtime::Step* step, const core::Problem& problem, int pack);
 

@@ -144,6 +144,12 @@ TEST(ServingChains, OfLatentAttentionGiveTheBitsOfTheEntryAlone) {
       {8, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, 0, true},
       {{1, 1300}, {3, 1100}, {1, 300}, {2, 1200}});
 }
+TEST(ServingChains, OfLatentCodesGiveTheBitsOfTheEntryAlone) {
+  SKIP_WITHOUT_GPU();
+  expect_chains_give_the_bits_of_the_entry_alone(
+      {8, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3, true},
+      {{1, 1300}, {3, 1100}, {1, 300}, {2, 1200}});
+}
 
 // Captured when every entry was empty, a graph serves every batch of its size: whatever changes from step to
 // step is in device memory.
@@ -197,6 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
                     Named{"latent", {4, 1, 576, 512, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0, 0, true}},
                     Named{"latent_window", {2, 1, 576, 512, TESSERA_BF16, mask_of(37), 20, 0, true}},
+                    Named{"latent_i8",
+                          {4, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_I8, true}},
                     Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
     [](const auto& param) { return std::string(param.param.name); });
 

@@ -36,6 +36,38 @@ TEST(LatentChoice, ValuesInKeysAreReadWithThem) {
   }
 }
 
+TEST(LatentChoice, KeysOfCodesAndKeysInTwoTensors) {
+  for (const int arch : {80, 89, 90}) {
+    for (const char* words :
+         {"b64 h128/1 q1 k4096 d576 v512 bf16 lengths pages=64 latent tail=64 cache=f8e4m3 scales=tensor",
+          "b2 h16/1 q1 k100 d576 v512 f16 latent cache=i8 scales=head",
+          "b2 h16/1 q1 k100 d576 v512 f8e5m2 latent scales=tensor",
+          "b2 h16/1 q3 k100 d576 v512 bf16 ragged packed latent cache=f8e5m2 scales=block64 softcap=20",
+          "b2 h16/1 q3 k100 d96 v64 bf16 causal=bottom-right lengths pages=5 latent tail=32 cache=i8 append"})
+      EXPECT_EQ(kernel(words, arch), "serving_codes") << words << " on sm_" << arch;
+    for (const char* words :
+         {"b2 h16/1 q1 k100 d576 v512 bf16 lengths pages=64 latent tail=64",
+          "b2 h16/1 q3 k100 d192 v128 f16 causal=bottom-right lengths ragged pages=5 latent tail=64 softcap=20",
+          "b2 h16/1 q700 k900 d192 v128 f16 ragged packed latent tail=64",
+          "b2 h16/1 q1 k100 d128 v64 bf16 causal=bottom-right lengths pages=16 latent tail=64 append"})
+      EXPECT_EQ(kernel(words, arch), "serving") << words << " on sm_" << arch;
+    for (const char* words :
+         {"b2 h16/1 q1 k100 d576 v512 bf16 tail=64",  // values of their own
+          "b2 h16/1 q1 k100 d576 v512 f32 latent tail=64", "b2 h16/1 q1 k100 d576 v500 bf16 latent tail=72",
+          "b2 h16/1 q1 k100 d576 v512 f32 latent tail=64 cache=i8",
+          "b2 h16/1 q1 k100 d96 v32 bf16 latent tail=64",  // it begins in the middle of a tile's block
+          "b2 h16/1 q1 k100 d571 v507 bf16 latent tail=64 cache=i8"})
+      EXPECT_EQ(kernel(words, arch), "tail_rows") << words << " on sm_" << arch;
+  }
+}
+
+TEST(LatentChoice, TailsThatAreNotWholeChunksAreForPlainArithmetic) {
+  core::Problem p = problem("b2 h16/1 q1 k100 d576 v512 bf16 latent tail=64 cache=f8e4m3 scales=tensor");
+  ASSERT_EQ(planned(p, 90).kernel, "serving_codes");
+  p.kv.tail.row_stride += 4;
+  EXPECT_EQ(planned(p, 90).kernel, "tail_rows");
+}
+
 TEST(LatentChoice, ValuesElsewhereInKeysAreValuesOfTheirOwn) {
   core::Problem p = problem("b2 h16/1 q1 k100 d576 v512 bf16 latent");
   ASSERT_TRUE(takes(p).ok());

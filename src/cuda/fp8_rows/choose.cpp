@@ -43,7 +43,7 @@ core::Status place(void* params, const core::Addresses& at, void*) {
   return {};
 }
 core::Status place_tail(void* params, const core::Addresses& at, void* workspace) {
-  static_cast<TailParams*>(params)->tail.data = at[core::TensorId::key_tail];
+  static_cast<TailParams*>(params)->tail.keys.data = at[core::TensorId::key_tail];
   return place(static_cast<TailParams*>(params), at, workspace);
 }
 
@@ -83,11 +83,9 @@ core::Status prepare(const core::Problem& p, const core::Device& device,
 
 core::Status prepare_tail(const core::Problem& p, const core::Device& device,
                           std::shared_ptr<const core::Prepared>* out) {
-  const core::Tensor4& tail = p.kv.tail;
   TailParams params{};
   static_cast<RowsParams&>(params) = params_of(p);
-  params.tail = {tail.data, {tail.batch_stride, tail.head_stride, tail.row_stride}};
-  params.key_dim = static_cast<int>(p.key_dim());
+  params.tail = translate_tail(p);
   auto made = std::make_shared<Steps>();
   runtime::Step& step = made->add();
   step.kernel = "tail_rows";

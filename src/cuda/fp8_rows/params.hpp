@@ -13,8 +13,7 @@ struct RowsParams {
 
 // The same beside a tail: the last of the query's columns meet that, and those before them the key.
 struct TailParams : RowsParams {
-  Tensor tail;  // as the key lies; of the query's type, which is no code
-  int key_dim;
+  Tail tail;
 };
 
 }  // namespace tessera::cuda::fp8_rows

@@ -11,7 +11,7 @@ namespace tessera::cuda::serving {
 int box_shift(const core::Problem& problem);
 
 struct Boxes {
-  runtime::BoxedTensor key, value;
+  runtime::BoxedTensor key, value;  // value: the tail of keys that have one, which hold their values
 };
 Boxes boxes_of(const core::Problem& problem, int shift);
 

@@ -36,9 +36,10 @@ const std::array<Functions, kDims>& functions_for(const core::Problem& p) {
   return p.dtype == TESSERA_BF16 ? bf16 : f16;
 }
 
-std::size_t row_of(std::int64_t dim, std::int64_t value_dim) {
+std::size_t row_of(const core::Problem& p) {
+  if (p.kv.tail_dim > 0) return kDims - 1;
   std::size_t row = 0;
-  while (row + 1 < kDims && (dim > kHeadDims[row].dim || value_dim > kHeadDims[row].value_dim)) ++row;
+  while (row + 1 < kDims && (p.dim > kHeadDims[row].dim || p.value_dim > kHeadDims[row].value_dim)) ++row;
   return row;
 }
 
@@ -53,10 +54,10 @@ Choice choice_of(const core::Problem& p, int code_arch, bool few) {
   if (has_codes(p)) {
     choice = coded_choice(p, code_arch, few);
   } else {
-    choice.dims = kHeadDims[row_of(p.dim, p.value_dim)];
+    choice.dims = kHeadDims[row_of(p)];
     choice.variant = variant_of(few, needs_options(p));
     choice.config = config_for(code_arch, choice.dims.dim, choice.dims.value_dim, choice.variant);
-    const Functions& functions = functions_for(p)[row_of(p.dim, p.value_dim)];
+    const Functions& functions = functions_for(p)[row_of(p)];
     choice.function = functions.attend.of(choice.variant);
     choice.merge = functions.merge.of(choice.variant);
   }
@@ -83,10 +84,12 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
   d->partials = reinterpret_cast<float*>(memory + d->partials_at);
   d->counters = reinterpret_cast<unsigned long long*>(memory + d->counters_at);
   d->others = d->others_at < 0 ? nullptr : reinterpret_cast<int*>(memory + d->others_at);
+  const bool tail = d->tail_block >= 0;
+  if (tail) d->tail.keys.data = at[TensorId::key_tail];
   if (d->box_shift == 0) return {};
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.move_map(&d->key, at[TensorId::key]); !s.ok()) return s;
-  return cuda.move_map(&d->value, at[TensorId::value]);
+  return cuda.move_map(&d->value, at[tail ? TensorId::key_tail : TensorId::value]);
 }
 
 core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams* d) {
@@ -183,7 +186,7 @@ constexpr int kPromptQueries = 64;
 // Each entry goes to the kernels that it would go to alone.
 core::Status add_all(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Launched* launched) {
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  const bool prompts = !has_codes(p) && sm90::takes_entries(p, gpu);
+  const bool prompts = !has_codes(p) && p.kv.tail_dim == 0 && sm90::takes_entries(p, gpu);
   if (!prompts) return add_steps(p, gpu, kAll, steps, launched);
   if (p.query_offsets || p.queries < kPromptQueries)
     if (core::Status s = add_steps(p, gpu, kPromptQueries - 1, steps, launched); !s.ok()) return s;
@@ -230,6 +233,7 @@ core::Status takes_codes(const core::Problem& p) {
 core::Kernel row_of_both() {
   core::Kernel row;
   row.invariant = true;
+  row.tail = true;
   row.estimate = estimate;
   row.prepare = prepare;
   return row;
@@ -258,7 +262,7 @@ std::string words(const core::Sizes& p, const Launched& launched) {
       "blocks of {} rows, {} keys at a time{}; {} blocks share up to {} pieces of keys a head{}{}{}{}",
       c.rows, c.keys, c.latent ? ", which hold their values" : "", launched.blocks, launched.pieces,
       p.group() > 1 ? fmt::format(", {} heads share their K and V", p.group()) : "",
-      padding_words(p, c.dim, c.value_dim), prompts.empty() ? "" : "; ", prompts);
+      padding_words(p, std::min(c.dim, kLatentDims.dim), c.value_dim), prompts.empty() ? "" : "; ", prompts);
 }
 
 // Where entries may have any number of rows, each variant gets those that it would get alone.

@@ -3,8 +3,10 @@
 
 #include "cuda/serving/coded_dispatch.hpp"
 #include "cuda/serving/coded_few.hpp"
+#include "cuda/serving/coded_latent.hpp"
 #include "cuda/serving/coded_more.hpp"
 #include "cuda/serving/instance.hpp"
+#include "cuda/tile/tail_rows.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -19,9 +21,20 @@ struct Coded8 {
   template <int kHalves>
   using FewBody = CodedFew<C, Code, kHalves>;
   using MoreBody = CodedMore<C, Code>;
+  using LatentBody = CodedLatent<C, Code>;
 
   __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
-    tile::careful_mixed_row<Code, CodedOutput>(d->problem, d->mixed, batch, pack_index, row, 0);
+#pragma unroll 1
+    for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns) {
+      if (!C.latent || d->tail_block < 0) {
+        tile::careful_mixed_row<Code, CodedOutput>(d->problem, d->mixed, batch, pack_index, row, column);
+      } else {
+        tile::careful_row_of<CodedOutput, true, true>(
+            d->problem, batch, pack_index, row, column, [&](const auto& v, tile::RowIndex at) {
+              return tile::TailRows<Code>(d->problem, d->mixed.coded, d->mixed.query, d->tail, v, at);
+            });
+      }
+    }
   }
 };
 
@@ -44,6 +57,7 @@ CodedFunctions coded_functions_of() {
   f.row[0][CodedVariant::wide_group] = address(attend_codes<Code, 128, 128, CodedVariant::wide_group>);
   f.row[0][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
   f.row[1][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
+  f.row[2][CodedVariant::few] = address(attend_codes<Code, 640, 512, CodedVariant::few>);
   return f;
 }
 

@@ -24,9 +24,9 @@ struct CodedMore {
 
   __device__ CodedMore(const CodedParams& params, Shared<C>& memory) : d(params), shared(memory) {}
 
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
-  __device__ static int row() { return 16 * warp() + lane() / 4; }
+  __device__ static int lane() { return thread<C>() % 32; }
+  __device__ static int warp() { return thread<C>() / 32; }
+  __device__ static int row() { return (C.latent ? 0 : 16 * warp()) + lane() / 4; }
 
   __device__ void enter(const Task& task) {
     now = &task;
@@ -67,13 +67,14 @@ struct CodedMore {
       }
     }
   }
-  __device__ void multiply_value(const unsigned (&probs)[C.keys / 16][4], unsigned tile) {
+  // Of the columns from chunk `from` on.
+  __device__ void multiply_value(const unsigned (&probs)[C.keys / 16][4], unsigned tile, int from = 0) {
     const tile::FragmentIndex b = tile::ldmatrix_b_transposed(lane());
 #pragma unroll
     for (int g = 0; g < C.keys / 16; ++g) {
-      const unsigned first = tile + chunk_at<C>(16 * g + b.row, b.column);
+      const unsigned first = tile + chunk_at<C>(16 * g + b.row, b.column + from);
 #pragma unroll
-      for (int n = 0; n < C.value_dim / 32; ++n) {
+      for (int n = 0; n < C.columns() / 32; ++n) {
         unsigned codes[4];
         ptx::load_matrix_x4_transposed(codes, step_at<C>(first, n));
 #pragma unroll
@@ -92,8 +93,8 @@ struct CodedMore {
   __device__ static float2 pair_of(const float* scales, int n) {
     return *reinterpret_cast<const float2*>(scales + 8 * n + 2 * (lane() % 4));
   }
-  // Dot products to exponents of 2.
-  __device__ void change(float (&s)[kGroups][4], const Task& task, int first_key, unsigned n) const {
+  // Products of codes to dot products.
+  __device__ void scale(float (&s)[kGroups][4], unsigned n) const {
     tile::scale_rows(s, factor);
     if (d.key_by_key != 0) {
 #pragma unroll
@@ -103,6 +104,9 @@ struct CodedMore {
         for (int e = 0; e < 4; ++e) s[g][e] *= e % 2 == 0 ? scale.x : scale.y;
       }
     }
+  }
+  // Those to exponents of 2.
+  __device__ void change(float (&s)[kGroups][4], const Task& task, int first_key) const {
     const int key = first_key + 2 * (lane() % 4);
     if (plain(d.problem)) {
       tile::scale_all(s, d.problem.scoring.scale_log2);
@@ -159,7 +163,8 @@ struct CodedMore {
     const int first_key = t * C.keys;
     float s[kGroups][4];
     multiply_key(s, shared.key(n), first_key, task.seen);
-    change(s, task, first_key, n);
+    scale(s, n);
+    change(s, task, first_key);
     unsigned probs[C.keys / 16][4];
     soften(probs, s, d.value_by_key != 0 ? shared.scales.value[n % C.stages] : nullptr);
     const bool clears = first_key < task.seen.begin || first_key + C.keys > task.seen.end;
@@ -172,7 +177,7 @@ struct CodedMore {
     tile::join_sums(rows);
     if (d.value_by_key != 0 && range.too_wide()) o[0][0] = o[0][2] = __int_as_float(0x7fffffff);
 #pragma unroll
-    for (int n = 0; n < C.value_dim / 8; n += 2)
+    for (int n = 0; n < C.columns() / 8; n += 2)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float odd = o[n + 1][2 * r];
@@ -182,7 +187,7 @@ struct CodedMore {
     const ColumnScales scales(d, *now);
     const Spot<C> spot;
 #pragma unroll
-    for (int n = 0; n < C.value_dim / 8; ++n)
+    for (int n = 0; n < C.columns() / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float scale = scales.of(spot.column() + Spot<C>::behind(n) + e);

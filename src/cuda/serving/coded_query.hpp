@@ -86,27 +86,33 @@ __device__ inline float narrow_range(unsigned (&q)[kSteps][2]) {
   return down;
 }
 
-// The thread's part of a row; returns what dot products with it are multiplied by. By a whole warp.
-template <class Code, int kSteps>
+// The thread's part of a row, of its first `dim` columns; returns what dot products with it are multiplied by.
+// step(k): the first of the 16 columns of step k. By a whole warp.
+template <class Code, int kSteps, class Step>
 __device__ inline float load_coded_query(unsigned (&q)[kSteps][2], const CodedParams& d, const Task& task,
-                                         int row) {
-  const int dim = d.problem.sizes.dim, first = static_cast<int>(threadIdx.x) % 4 * 4;
+                                         int row, int dim, const Step& step) {
+  const int first = static_cast<int>(threadIdx.x) % 4 * 4;
   const bool quads = d.query_quads != 0;
   if (d.mixed.query == QueryKind::codes) {
     const auto* const from = query_row<unsigned char>(d.problem, task, row);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k)
-      ptx::widen_apart<Code>(load_codes(from, 16 * k + first, dim, quads), q[k][0], q[k][1]);
+      ptx::widen_apart<Code>(load_codes(from, step(k) + first, dim, quads), q[k][0], q[k][1]);
     return query_scale(d, task, row);
   }
   const auto* const from = query_row<unsigned short>(d.problem, task, row);
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
-    const uint2 four = load_elements(from, 16 * k + first, dim, quads);
+    const uint2 four = load_elements(from, step(k) + first, dim, quads);
     q[k][0] = __byte_perm(four.x, four.y, 0x5410);
     q[k][1] = __byte_perm(four.x, four.y, 0x7632);
   }
   return d.mixed.query == QueryKind::bf16 ? narrow_range(q) : 1.0f;
+}
+template <class Code, int kSteps>
+__device__ inline float load_coded_query(unsigned (&q)[kSteps][2], const CodedParams& d, const Task& task,
+                                         int row) {
+  return load_coded_query<Code>(q, d, task, row, d.problem.sizes.dim, [](int k) { return 16 * k; });
 }
 
 }  // namespace tessera::cuda::serving

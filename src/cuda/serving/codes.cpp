@@ -6,17 +6,30 @@
 #include <cstdint>
 
 #include "cuda/serving/coded_dispatch.hpp"
+#include "cuda/serving/dims.hpp"
 #include "cuda/translate.hpp"
 
 namespace tessera::cuda::serving {
 namespace {
 
-constexpr int kMostCodedDim = kCodedHeadDims[kCodedRows - 1].dim;
+constexpr int kMostCodedDim = kCodedHeadDims[kCodedRows - 2].dim;
 
 int coded_row_of(const core::Problem& p) {
+  if (p.kv.tail_dim > 0) return kCodedRows - 1;
   int row = 0;
   while (row + 1 < kCodedRows && std::max(p.dim, p.value_dim) > kCodedHeadDims[row].dim) ++row;
   return row;
+}
+
+core::Status coded_dims(const core::Problem& p) {
+  if (p.kv.tail_dim > 0) return takes_tail(p, 1);
+  if ((p.dim <= kMostCodedDim && p.value_dim <= kMostCodedDim) ||
+      (p.dim <= kLatentDims.dim && p.value_dim <= kLatentDims.value_dim && values_in_keys(p)))
+    return {};
+  return core::unsupported(
+      fmt::format("dim is {} and value dim {}; up to {} is accepted, and up to {} and {} where value.data is "
+                  "key.data with its strides",
+                  p.dim, p.value_dim, kMostCodedDim, kLatentDims.dim, kLatentDims.value_dim));
 }
 
 const FunctionTable<CodedVariant, kCodedVariants>& coded_functions_for(const core::Problem& p) {
@@ -52,9 +65,7 @@ core::Status coded_tensors(const core::Problem& p) {
         fmt::format("key.dtype is {}; f8e4m3, f8e5m2 and i8 are accepted", core::dtype_name(p.kv.dtype)));
   if (p.dtype == TESSERA_F32)
     return core::unsupported("query.dtype is f32; f16, bf16 and the keys' own are accepted");
-  if (p.dim > kMostCodedDim || p.value_dim > kMostCodedDim)
-    return core::unsupported(
-        fmt::format("dim is {} and value dim {}; up to {} is accepted", p.dim, p.value_dim, kMostCodedDim));
+  if (core::Status s = coded_dims(p); !s.ok()) return s;
   if (core::Status s = within_limits(p); !s.ok()) return s;
   if (p.kv.value_column_stride != 1)
     return core::unsupported("value is transposed; this kernel takes value rows of contiguous elements");

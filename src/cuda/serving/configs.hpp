@@ -121,21 +121,23 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
 // 8; a block takes the registers that two of `few` have.
 enum class CodedVariant { few, wide_group, more };
 inline constexpr int kCodedVariants = 3;
-inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}};
+// The last row is for values that lie in keys, as that of kHeadDims is. Of a key it has 640 bytes: 512 codes and
+// a tail of 64 elements of 16 bits, or 576 codes.
+inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}, {640, 512}};
 TESSERA_CONSTEXPR bool has_all_coded(int dim) { return dim <= 128; }  // else few alone
 TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, CodedVariant variant) {
-  const bool hopper = arch >= 90;
+  const bool hopper = arch >= 90, latent = is_latent(dim);
   const Config c{.dim = dim,
                  .value_dim = value_dim,
                  .few = variant != CodedVariant::more,
-                 .rows = variant == CodedVariant::more  ? 64
-                         : variant == CodedVariant::few ? 8
-                                                        : 16,
-                 .keys = 64,
+                 .rows = variant == CodedVariant::more             ? 64
+                         : variant == CodedVariant::few && !latent ? 8
+                                                                   : 16,
+                 .keys = hopper || !latent ? 64 : 32,
                  .stages = 0,
                  .min_blocks = hopper && variant == CodedVariant::few && dim <= 128 ? 2 : 1,
                  .wgmma = false,
-                 .latent = false,
+                 .latent = latent,
                  .sum_in_registers = false,
                  .element_bytes = 1};
   return with_stages(c, hopper);

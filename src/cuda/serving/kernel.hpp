@@ -16,6 +16,7 @@
 #include "cuda/serving/merge.hpp"
 #include "cuda/serving/more.hpp"
 #include "cuda/serving/producer.hpp"
+#include "cuda/tile/tail_rows.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -33,9 +34,24 @@ struct Wide {
   // Rows that came out NaN, again: see tile/careful.hpp.
   __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
 #pragma unroll 1
-    for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns)
-      tile::careful_row<T, false, true>(d->problem, batch, pack_index, row, column);
+    for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns) {
+      if (!C.latent || d->tail_block < 0) {
+        tile::careful_row<T, false, true>(d->problem, batch, pack_index, row, column);
+      } else {
+        const Coded nothing{};
+        tile::careful_row_of<T, false, true>(
+            d->problem, batch, pack_index, row, column,
+            [&](const auto& v, tile::RowIndex at) { return TailRows(d->problem, nothing, d->tail, v, at); });
+      }
+    }
   }
+  struct TailRows : tile::TailRows<T> {
+    template <class View>
+    __device__ TailRows(const cuda::Params& p, const Coded& nothing, const Tail& tail, const View& v,
+                        tile::RowIndex at)
+        : tile::TailRows<T>(p, nothing, QueryKind::f16, tail, v, at) {}
+    __device__ static void put(const tile::OutputRow<T>& out, int column, float x) { out.put(column, x); }
+  };
 };
 
 template <Config C, class T, bool kOptions, class Kind>

@@ -11,18 +11,51 @@
 // read the tile before. The usual way, keys shared out among warps, would have them meet twice, for the row
 // max and for P, and each would read all of Q from shared memory for every tile. Sums of 576 products in
 // parts of 144 are also what keeps them accurate: see multiply_key in few.hpp.
+//
+// Keys in two tensors lie in a tile as those of one do: the tail is a block of 64 columns.
 #pragma once
 
 #include "cuda/serving/more.hpp"
 
 namespace tessera::cuda::serving {
 
+// Keys that no row sees may be anything, or not there, and they are values too: 0 times that must be 0.
+template <Config C>
+__device__ inline void clear_unseen_keys(unsigned tile, int first_key, const tile::KeyRange& seen) {
+  constexpr int kChunks = C.dim / C.chunk();
+#pragma unroll 1
+  for (int n = static_cast<int>(threadIdx.x); n < C.keys * kChunks; n += C.consumers()) {
+    const int key = first_key + n / kChunks;
+    if (key < seen.begin || key >= seen.end)
+      ptx::store_shared_16(tile + chunk_at<C>(n / kChunks, n % kChunks), make_uint4(0, 0, 0, 0));
+  }
+  meet<C>();
+}
+// All lanes of a number have the same scores of all warps' products. Of slot n.
+template <Config C>
+__device__ inline void add_up(float (&s)[C.keys / 8][4], Shared<C>& shared, unsigned n) {
+  using Shown = float4[4][C.keys / 8][32];  // S' of every warp, group of keys and lane
+  const int lane = thread<C>() % 32, warp = thread<C>() / 32;
+  Shown& shown = reinterpret_cast<Shown*>(shared.sum + C.sum_bytes() / 4)[n % 2];
+#pragma unroll
+  for (int g = 0; g < C.keys / 8; ++g)
+    shown[warp][g][lane] = make_float4(s[g][0], s[g][1], s[g][2], s[g][3]);
+  meet<C>();
+  tile::clear(s);
+#pragma unroll 1
+  for (int w = 0; w < 4; ++w)
+#pragma unroll
+    for (int g = 0; g < C.keys / 8; ++g) {
+      const float4 x = shown[w][g][lane];
+      s[g][0] += x.x, s[g][1] += x.y, s[g][2] += x.z, s[g][3] += x.w;
+    }
+}
+
 template <Config C, class T, bool kOptions>
 struct Latent {
   static constexpr int kBlocks = C.dim / 64;  // of columns, as they lie in a tile
   static_assert(C.warps() == 4 && C.columns() == 128 && C.rows == 16);
   using Scores = float[C.keys / 8][4];
-  using Shown = float4[4][C.keys / 8][32];  // S' of every warp, group of keys and lane
 
   const ServingParams& d;
   Shared<C>& shared;
@@ -41,18 +74,6 @@ struct Latent {
     tile::clear(o);
   }
 
-  // Keys that no row sees may be anything, or not there, and they are values too: 0 times that must be 0.
-  __device__ void clear_unseen(unsigned tile, int first_key, const tile::KeyRange& seen) const {
-    constexpr int kChunks = C.dim / 8;
-#pragma unroll 1
-    for (int n = static_cast<int>(threadIdx.x); n < C.keys * kChunks; n += C.consumers()) {
-      const int key = first_key + n / kChunks;
-      if (key < seen.begin || key >= seen.end)
-        ptx::store_shared_16(tile + chunk_at<C>(n / kChunks, n % kChunks), make_uint4(0, 0, 0, 0));
-    }
-    meet<C>();
-  }
-
   // Of every 64 dimensions the warp's 16.
   __device__ void multiply_key(Scores& s, unsigned tile) const {
     const tile::FragmentIndex b = tile::ldmatrix_b(lane());
@@ -69,31 +90,14 @@ struct Latent {
       }
     }
   }
-  // All lanes of a number have the same scores of all warps' products.
-  __device__ void add_up(Scores& s, unsigned n) const {
-    Shown& shown = reinterpret_cast<Shown*>(shared.sum + C.sum_bytes() / 4)[n % 2];
-#pragma unroll
-    for (int g = 0; g < C.keys / 8; ++g)
-      shown[warp()][g][lane()] = make_float4(s[g][0], s[g][1], s[g][2], s[g][3]);
-    meet<C>();
-    tile::clear(s);
-#pragma unroll 1
-    for (int w = 0; w < 4; ++w)
-#pragma unroll
-      for (int g = 0; g < C.keys / 8; ++g) {
-        const float4 x = shown[w][g][lane()];
-        s[g][0] += x.x, s[g][1] += x.y, s[g][2] += x.z, s[g][3] += x.w;
-      }
-  }
-
   // True if it has left something in the slot that TMA's next copy has to be kept behind.
   __device__ bool step(const Task& task, int t, unsigned n) {
     const int first_key = t * C.keys;
     const bool clears = first_key < task.seen.begin || first_key + C.keys > task.seen.end;
-    if (clears) clear_unseen(shared.key(n), first_key, task.seen);
+    if (clears) clear_unseen_keys<C>(shared.key(n), first_key, task.seen);
     Scores s;
     multiply_key(s, shared.key(n));
-    add_up(s, n);
+    add_up<C>(s, shared, n);
     const WarpRows<T, kOptions> mine{d.problem, task, task.first_row + lane() / 4};
     mine.change(s, first_key, first_key + 2 * (lane() % 4));
     unsigned probs[C.keys / 16][4];

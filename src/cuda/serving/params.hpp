@@ -26,7 +26,7 @@ struct Alike {
 };
 
 struct ServingParams {
-  TensorMap key, value;  // where `box_shift` is set
+  TensorMap key, value;  // where `box_shift` is set; of keys with a tail, which hold their values, that
   Params problem;
   Numbers query_offsets, key_offsets, key_lengths;
   Alike alike;
@@ -48,7 +48,10 @@ struct ServingParams {
   int chain_shift;
   int slots, chain_slots;  // of a block
   int slot_rows;           // packed rows of a slot
-  int merges_apart;        // a second kernel ends what several blocks have parts of: merge_rows.hpp
+  // Of latent attention. tail_block: which of a tile's blocks of columns it is; -1: there is none.
+  Tail tail;
+  int tail_block;
+  int merges_apart;  // a second kernel ends what several blocks have parts of: merge_rows.hpp
   // What blocks leave for whoever merges: for every block O and softmax state of the pieces that a chain
   // begins with (one slot), and of `slots` - 1 pieces of a chain that another began.
   float* partials;

@@ -90,9 +90,10 @@ struct Producer {
   // A tile may have more than 32 boxes: of the lane's second one, the block, if there is one.
   static constexpr bool kTwoBoxes = kBlocks * (C.keys / 16) > 32;
   __device__ int second_block(const Box& box) const { return box.block + (32 >> in_tile_bits(d)); }
-  __device__ const TensorMap* map_of(int block) const { return block >= kKeyBlocks ? &d.value : &d.key; }
-  __device__ static int column_of(int block) {
-    return C.block() * (block >= kKeyBlocks ? block - kKeyBlocks : block);
+  __device__ bool is_key(int block) const { return C.latent ? block != d.tail_block : block < kKeyBlocks; }
+  __device__ const TensorMap* map_of(int block) const { return is_key(block) ? &d.key : &d.value; }
+  __device__ int column_of(int block) const {
+    return is_key(block) ? C.block() * block : C.latent ? 0 : C.block() * (block - kKeyBlocks);
   }
 
   __device__ void ask_all(const Task& task) {
@@ -164,6 +165,7 @@ struct Producer {
       for (int n = lane(); n < 32 * kChunks; n += 32) {
         const int row = n / kChunks, chunk = kFrom / C.chunk() + n % kChunks;
         const Where at = {__shfl_sync(kAll, rows[i].outer, row), __shfl_sync(kAll, rows[i].row, row)};
+        if (C.latent && chunk / 8 == d.tail_block) continue;
         const bool there = at.row >= 0 && chunk * C.chunk() < dim;
         const Element* const from =
             there ? first + at.outer * strides.batch + at.row * strides.row + chunk * C.chunk() : first;
@@ -173,6 +175,24 @@ struct Producer {
         } else {
           sm80::copy_elements(slot, from, there ? dim - chunk * 8 : 0);
         }
+      }
+  }
+  // Of keys in two tensors.
+  __device__ void copy_tail(unsigned to, int head, const Rows& rows) const {
+    if (d.tail_block < 0) return;
+    const Tensor& tail = d.tail.keys;
+    const auto* const first = static_cast<const unsigned short*>(tail.data) + head * tail.strides.head;
+    const int columns = p().sizes.dim - d.tail.key_dim;
+#pragma unroll
+    for (int i = 0; i < C.keys / 32; ++i)
+#pragma unroll 1
+      for (int n = lane(); n < 32 * 8; n += 32) {
+        const int row = n / 8, chunk = n % 8;
+        const Where at = {__shfl_sync(kAll, rows[i].outer, row), __shfl_sync(kAll, rows[i].row, row)};
+        const bool there = at.row >= 0 && chunk * 8 < columns;
+        const auto* const from =
+            there ? first + at.outer * tail.strides.batch + at.row * tail.strides.row + chunk * 8 : first;
+        ptx::copy_async_16(to + chunk_at<C>(32 * i + row, 8 * d.tail_block + chunk), from, there, policy);
       }
   }
   // Scales that differ from key to key, beside the tile.
@@ -203,10 +223,12 @@ struct Producer {
       shared.wait_empty(count);
       if constexpr (C.latent) {  // half of the columns each
         constexpr int kHalf = C.dim / 2;
+        const int dim = d.tail_block < 0 ? p().sizes.dim : d.tail.key_dim;
         if (value) {
-          copy<kHalf, kHalf>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
+          copy<kHalf, kHalf>(shared.key(count), p().kv.key, task.pack_index, dim, rows);
+          copy_tail(shared.key(count), task.pack_index, rows);
         } else {
-          copy<kHalf>(shared.key(count), p().kv.key, task.pack_index, p().sizes.dim, rows);
+          copy<kHalf>(shared.key(count), p().kv.key, task.pack_index, dim, rows);
         }
       } else if (value) {
         copy<C.value_dim>(shared.value(count), p().kv.value, task.pack_index, p().sizes.value_dim, rows);

@@ -134,6 +134,8 @@ ServingParams params_of(const core::Problem& p, const Choice& choice, const Rout
   d.query_pairs = query_in_pairs(p) ? 1 : 0;
   d.most_pieces = w.most_pieces;
   d.coarse = w.coarse;
+  d.tail = translate_tail(p);
+  d.tail_block = p.kv.tail_dim == 0 ? -1 : c.coded() ? c.dim / c.block() - 1 : d.tail.key_dim / c.block();
   d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows, packed_rows(p)));
   d.chain_shift = w.chain_shift;
   // One for the pieces that a block begins a chain with, and one for each piece of a chain that another
