@@ -41,7 +41,6 @@ TEST(LatentChoice, KeysOfCodesAndKeysInTwoTensors) {
     for (const char* words :
          {"b64 h128/1 q1 k4096 d576 v512 bf16 lengths pages=64 latent tail=64 cache=f8e4m3 scales=tensor",
           "b2 h16/1 q1 k100 d576 v512 f16 latent cache=i8 scales=head",
-          "b2 h16/1 q1 k100 d576 v512 f8e5m2 latent scales=tensor",
           "b2 h16/1 q3 k100 d576 v512 bf16 ragged packed latent cache=f8e5m2 scales=block64 softcap=20",
           "b2 h16/1 q3 k100 d96 v64 bf16 causal=bottom-right lengths pages=5 latent tail=32 cache=i8 append"})
       EXPECT_EQ(kernel(words, arch), "serving_codes") << words << " on sm_" << arch;

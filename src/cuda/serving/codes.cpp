@@ -23,12 +23,11 @@ int coded_row_of(const core::Problem& p) {
 
 core::Status coded_dims(const core::Problem& p) {
   if (p.kv.tail_dim > 0) return takes_tail(p, 1);
-  if ((p.dim <= kMostCodedDim && p.value_dim <= kMostCodedDim) ||
-      (p.dim <= kLatentDims.dim && p.value_dim <= kLatentDims.value_dim && values_in_keys(p)))
-    return {};
+  const bool latent = p.dim <= kLatentDims.dim && p.value_dim <= kLatentDims.value_dim && values_in_keys(p);
+  if ((p.dim <= kMostCodedDim && p.value_dim <= kMostCodedDim) || (latent && p.mixed())) return {};
   return core::unsupported(
       fmt::format("dim is {} and value dim {}; up to {} is accepted, and up to {} and {} where value.data is "
-                  "key.data with its strides",
+                  "key.data with its strides and query has 16 bits",
                   p.dim, p.value_dim, kMostCodedDim, kLatentDims.dim, kLatentDims.value_dim));
 }
 

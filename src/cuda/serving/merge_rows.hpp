@@ -5,7 +5,7 @@
 //   grid: a block of the first kernel but the last, whose last sequence goes on in others' stretches; rows
 #pragma once
 
-#include "cuda/serving/merge.hpp"
+#include "cuda/serving/kernel.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -82,11 +82,11 @@ __device__ inline bool find_spanning(const ServingParams& d, int block, Line* li
   Entry entry;
   bool others = false;
   *line = find_first(d, block + 1, &place, &entry, &others);
-  if (place.batch >= d.problem.sizes.batch) return false;
+  if (place.n >= d.problem.sizes.batch * d.passes) return false;
   const int unit = first_from(line->first_of(block + 1), place.start, entry.cost);
   const int sequence = unit / entry.cut.pieces;
   if (unit == sequence * entry.cut.pieces) return false;
-  *task = task_of<kKeys>(d, place.batch, entry, place.start, sequence, 0, {0, 0});
+  *task = task_of<kKeys>(d, place.n, entry, place.start, sequence, 0, {0, 0});
   return line->block_of(task->line_at) == block;
 }
 

@@ -45,6 +45,9 @@ struct ServingParams {
   // Of a sequence of an entry with one row tile; where there are no query offsets: with as many as all have.
   int most_pieces;
   int coarse;  // see Cut
+  // Over the batch, a row tile of every entry in each: blocks that read the same keys do so at the same time,
+  // where one that had all row tiles would read them from memory again. 1: row tiles of an entry are neighbours.
+  int passes;
   int chain_shift;
   int slots, chain_slots;  // of a block
   int slot_rows;           // packed rows of a slot

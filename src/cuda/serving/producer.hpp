@@ -281,14 +281,14 @@ struct Scheduler {
     while (unit >= units) {
       if (begin == end) return {.batch = -1};
       place.start += entry.length();
-      ++place.batch;
+      ++place.n;
       if (place.start >= end) return {.batch = -1};
-      if (!alike(d)) entry = entry_of(d, place.batch);
+      if (!alike(d)) entry = entry_of(d, place.n);
       enter();
     }
     const int pieces = entry.cut.pieces, sequence = alike(d) ? d.alike.by_pieces.divide(unit) : unit / pieces;
     const int before = sequence * pieces;
-    Task task = task_of<kKeys>(d, place.batch, entry, place.start, sequence, unit - before,
+    Task task = task_of<kKeys>(d, place.n, entry, place.start, sequence, unit - before,
                                {max(first_unit - before, 0), min(pieces, units - before)});
     task.slot = Slots{d, line, task}.of_task(static_cast<int>(blockIdx.x));
     unit = before + task.end_piece;

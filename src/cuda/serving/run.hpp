@@ -31,11 +31,7 @@ struct Entry {
   __device__ int length() const { return units() * cost; }
   // Row tiles are taken from both ends in turn: where later ones see more keys, neighbours on the line are as
   // much work together everywhere.
-  __device__ int row_tile(int sequence) const {
-    if (row_tiles == 1) return 0;
-    const int n = sequence % row_tiles;
-    return n % 2 == 0 ? n / 2 : row_tiles - 1 - n / 2;
-  }
+  __device__ int row_tile(int n) const { return n % 2 == 0 ? n / 2 : row_tiles - 1 - n / 2; }
 };
 
 __device__ inline tile::Band band_of(const Params& p, const Entry& e) {
@@ -54,11 +50,16 @@ __device__ inline Entry entry_alike(const ServingParams& d) {
           .cut = {d.alike.shift, d.alike.pieces},
           .cost = 1,
           .row_tiles = d.alike.row_tiles,
-          .sequences = sizes.kv_heads * d.alike.row_tiles};
+          .sequences = sizes.kv_heads * (d.passes > 1 ? 1 : d.alike.row_tiles)};
 }
 
-__device__ inline Entry entry_of(const ServingParams& d, int batch) {
+// The n-th on the line: see ServingParams::passes.
+__device__ inline int batch_of(const ServingParams& d, int n) {
+  return d.passes > 1 ? n % d.problem.sizes.batch : n;
+}
+__device__ inline Entry entry_of(const ServingParams& d, int n) {
   const Params& p = d.problem;
+  const int batch = batch_of(d, n);
   Entry e{0, p.sizes.queries, 0, p.sizes.keys};
   if (d.query_offsets.data != nullptr) {
     e.first_query = number(d.query_offsets, batch, p.sizes.queries);
@@ -76,7 +77,7 @@ __device__ inline Entry entry_of(const ServingParams& d, int batch) {
   const int tiles = range.end > range.begin ? ceil_divide(range.end, kTileKeys) - e.first_tile : 0;
   e.row_tiles =
       rows < d.least_rows || rows > d.most_rows ? 0 : max((rows + d.tile_rows - 1) >> d.tile_shift, 1);
-  e.sequences = p.sizes.kv_heads * e.row_tiles;
+  e.sequences = p.sizes.kv_heads * (d.passes > 1 ? min(e.row_tiles, 1) : e.row_tiles);
   const bool divided = d.query_offsets.data == nullptr || e.row_tiles <= 1;
   e.cut = cut(tiles, divided ? d.most_pieces
                              : share_of_pieces(d.few != 0 ? kMostPieces : kMostLargePieces, e.sequences));
@@ -122,9 +123,9 @@ struct Stretch {
 };
 
 // kKeys: of a tile. As many pieces from `first` on as are left of its chain and of the stretch. line_at:
-// where the entry begins on the line.
+// where the entry, the n-th, begins on the line.
 template <int kKeys>
-__device__ inline Task task_of(const ServingParams& d, int batch, const Entry& entry, int line_at,
+__device__ inline Task task_of(const ServingParams& d, int n, const Entry& entry, int line_at,
                                int sequence, int first, const Stretch& stretch) {
   constexpr int kSteps = kTileKeys / kKeys;  // tiles in one of pieces.hpp's
   const tile::Divider& pack = d.problem.pack;
@@ -132,9 +133,11 @@ __device__ inline Task task_of(const ServingParams& d, int batch, const Entry& e
   const int pieces = entry.cut.pieces, shift = d.chain_shift, chain = first >> shift;
   const int chain_end = min((chain + 1) << shift, pieces), end = min(chain_end, stretch.end);
   Task t;
-  t.batch = batch;
-  t.pack_index = entry.row_tiles == 1 ? sequence : sequence / entry.row_tiles;
-  t.first_row = entry.row_tile(sequence) * d.tile_rows;
+  t.batch = batch_of(d, n);
+  const bool whole_heads = entry.row_tiles == 1 || d.passes > 1;  // a sequence of each
+  t.pack_index = whole_heads ? sequence : sequence / entry.row_tiles;
+  const int row_tile = d.passes > 1 ? n / d.problem.sizes.batch : sequence - t.pack_index * entry.row_tiles;
+  t.first_row = entry.row_tiles == 1 ? 0 : entry.row_tile(row_tile) * d.tile_rows;
   t.rows = entry.queries * d.problem.sizes.group;
   t.first_query = entry.first_query;
   t.first_key = entry.first_key;
@@ -234,9 +237,9 @@ __device__ inline void wait_for_kernels_before() {
 #endif
 }
 
-// An entry and where it begins on the line.
+// Which entry on the line, and where it begins there.
 struct Place {
-  int batch, start;
+  int n, start;
 };
 
 // The line, and the entry on it that the first point of `block` belongs to; none if there is nothing to do.
@@ -248,13 +251,13 @@ __device__ inline Line find_first(const ServingParams& d, int block, Place* plac
   if (alike(d)) {
     const Line line{d.alike.share, d.alike.rest};
     *entry = entry_alike(d);
-    place->batch = d.alike.by_units.divide(line.first_of(block));
-    place->start = place->batch * d.alike.units;
+    place->n = d.alike.by_units.divide(line.first_of(block));
+    place->start = place->n * d.alike.units;
     return line;
   }
   Line line{0, 0};
-  int at = 0, total = 0;
-  *place = {entries, 0};
+  int at = 0, total = 0, pass = 0;
+  *place = {entries * d.passes, 0};
   // Once to add up, then again to find the entry; not again where a lane has no more than one entry to look
   // at.
 #pragma unroll 1
@@ -276,7 +279,7 @@ __device__ inline Line find_first(const ServingParams& d, int block, Place* plac
       const unsigned who = round == 0 ? 0 : __ballot_sync(kAll, at < upto);
       if (who != 0) {
         const int from = __ffs(static_cast<int>(who)) - 1;
-        *place = {first + from, __shfl_sync(kAll, upto - length, from)};
+        *place = {pass * entries + first + from, pass * total + __shfl_sync(kAll, upto - length, from)};
         *entry = entry_from(*entry, from);
         return line;
       }
@@ -284,9 +287,13 @@ __device__ inline Line find_first(const ServingParams& d, int block, Place* plac
     }
     if (round == 1) break;
     total = before;
-    line = make_line(total, d.blocks);
+    line = make_line(total * d.passes, d.blocks);
     at = line.first_of(block);
-    if (at >= total) break;
+    if (at >= total * d.passes) break;
+    if (d.passes > 1) {  // all of them are alike
+      pass = at / total;
+      at -= pass * total;
+    }
   }
   return line;
 }

@@ -65,7 +65,7 @@ Alike alike_of(const core::Problem& p, const Choice& choice, const Work& w, cons
   a.shift = c.shift;
   a.pieces = c.pieces;
   a.row_tiles = static_cast<int>(choice.row_tiles);
-  const std::int64_t units = w.entry_sequences * c.pieces, all = units * p.batch;
+  const std::int64_t units = w.entry_sequences / w.passes * c.pieces, all = units * p.batch * w.passes;
   if (all == 0 || all > kMaxLength || d.blocks > all) return {};
   a.units = static_cast<int>(units);
   a.by_pieces = tile::make_divider(c.pieces);
@@ -99,6 +99,9 @@ Work work_of(const core::Problem& p, const Config& c, const Route& route, int sm
   w.sequences =
       p.kv_heads *
       (p.query_offsets ? std::min(divide_up(packed_rows(p), c.rows) + p.batch, tiles_of_all) : tiles_of_all);
+  // Of few queries all row tiles see about as many keys.
+  constexpr std::int64_t kFewQueries = 16;
+  w.passes = !p.query_offsets && c.large_ends() && p.queries <= kFewQueries ? row_tiles : 1;
   w.entry_sequences = p.query_offsets ? p.kv_heads : p.kv_heads * row_tiles;
   w.tiles = tiles_of(p);
   w.most_pieces =
@@ -134,6 +137,7 @@ ServingParams params_of(const core::Problem& p, const Choice& choice, const Rout
   d.query_pairs = query_in_pairs(p) ? 1 : 0;
   d.most_pieces = w.most_pieces;
   d.coarse = w.coarse;
+  d.passes = static_cast<int>(w.passes);
   d.tail = translate_tail(p);
   d.tail_block = p.kv.tail_dim == 0 ? -1 : c.coded() ? c.dim / c.block() - 1 : d.tail.key_dim / c.block();
   d.slot_rows = static_cast<int>(std::min<std::int64_t>(c.rows, packed_rows(p)));

@@ -22,6 +22,7 @@ struct Work {
   std::int64_t entry_sequences;  // of one entry, at least
   int tiles;                     // of keys, at most
   int most_pieces;               // of a sequence
+  std::int64_t passes;           // ServingParams::passes
   std::int64_t pieces, blocks;
   int coarse;       // see Cut
   int chain_shift;  // see pieces.hpp
