@@ -48,7 +48,7 @@ TEST(DecodeChoice, EveryConfigFitsItsGpu) {
             << dims.dim << " on sm_" << gpu.arch;
         EXPECT_GE(s.stages, 2) << dims.dim << " on sm_" << gpu.arch;
         // Of 8 rows at a time.
-        EXPECT_LE(s.warps() * 8 * (s.few ? s.value_dim * 4 : 0), s.slot_bytes());
+        EXPECT_LE(s.warps() * 8 * (s.keys_apart() ? s.value_dim * 4 : 0), s.slot_bytes());
       }
     }
   }

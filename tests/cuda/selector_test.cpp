@@ -99,7 +99,8 @@ TEST_P(Selector, Every8BitCaseGetsAKernel) {
     const core::Status status = core::plan(problem_of(c), cuda_device(), &plan);
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
     const std::string_view name = plan.kernel->name;
-    const bool by_tiles = name == "sm89" || (GetParam() == 90 && name == "sm90_fp8");
+    const bool by_tiles =
+        name == "sm89" || name == "serving_codes" || (GetParam() == 90 && name == "sm90_fp8");
     if (c.name == "fp8_head" || c.name == "fp8_block64_e5m2" || c.name == "fp8_gemma_like") {
       EXPECT_TRUE(by_tiles) << c.name << " got " << name;
     }
