@@ -33,4 +33,23 @@ __device__ inline void widen_apart<I8>(unsigned codes, unsigned& even, unsigned&
   odd = number(__byte_perm(turned, 0x64646464u, 0x4341));
 }
 
+// In their own order: the first two in `low`.
+template <class Code>
+__device__ inline void widen_four(unsigned codes, unsigned& low, unsigned& high) {
+  low = widen<Code>(static_cast<unsigned short>(codes));
+  high = widen<Code>(static_cast<unsigned short>(codes >> 16));
+}
+template <>
+__device__ inline void widen_four<E5m2>(unsigned codes, unsigned& low, unsigned& high) {
+  low = __byte_perm(codes, 0, 0x1404);
+  high = __byte_perm(codes, 0, 0x3424);
+}
+template <>
+__device__ inline void widen_four<I8>(unsigned codes, unsigned& low, unsigned& high) {
+  unsigned even, odd;
+  widen_apart<I8>(codes, even, odd);
+  low = __byte_perm(even, odd, 0x5410);
+  high = __byte_perm(even, odd, 0x7632);
+}
+
 }  // namespace tessera::cuda::ptx

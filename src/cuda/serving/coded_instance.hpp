@@ -4,7 +4,7 @@
 #include "cuda/serving/coded_dispatch.hpp"
 #include "cuda/serving/coded_few.hpp"
 #include "cuda/serving/coded_latent.hpp"
-#include "cuda/serving/coded_more.hpp"
+#include "cuda/serving/coded_wide.hpp"
 #include "cuda/serving/instance.hpp"
 #include "cuda/tile/tail_rows.hpp"
 
@@ -20,7 +20,7 @@ struct Coded8 {
   static constexpr bool kAnyRows = false;
   template <int kHalves>
   using FewBody = CodedFew<C, Code, kHalves>;
-  using MoreBody = CodedMore<C, Code>;
+  using MoreBody = typename CodedMoreOf<C, Code, C.wgmma>::Type;
   using LatentBody = CodedLatent<C, Code>;
 
   __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
@@ -54,7 +54,6 @@ CodedFunctions coded_functions_of() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
   CodedFunctions f;
   f.row[0][CodedVariant::few] = address(attend_codes<Code, 128, 128, CodedVariant::few>);
-  f.row[0][CodedVariant::wide_group] = address(attend_codes<Code, 128, 128, CodedVariant::wide_group>);
   f.row[0][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
   f.row[1][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
   f.row[2][CodedVariant::few] = address(attend_codes<Code, 640, 512, CodedVariant::few>);

@@ -176,14 +176,16 @@ struct CodedMore {
   __device__ void end_piece() {
     tile::join_sums(rows);
     if (d.value_by_key != 0 && range.too_wide()) o[0][0] = o[0][2] = __int_as_float(0x7fffffff);
+    if constexpr (Spot<C>::kFours) {
 #pragma unroll
-    for (int n = 0; n < C.columns() / 8; n += 2)
+      for (int n = 0; n < C.columns() / 8; n += 2)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float odd = o[n + 1][2 * r];
-        o[n + 1][2 * r] = o[n][2 * r + 1];
-        o[n][2 * r + 1] = odd;
-      }
+        for (int r = 0; r < 2; ++r) {
+          const float odd = o[n + 1][2 * r];
+          o[n + 1][2 * r] = o[n][2 * r + 1];
+          o[n][2 * r + 1] = odd;
+        }
+    }
     const ColumnScales scales(d, *now);
     const Spot<C> spot;
 #pragma unroll

@@ -115,4 +115,27 @@ __device__ inline float load_coded_query(unsigned (&q)[kSteps][2], const CodedPa
   return load_coded_query<Code>(q, d, task, row, d.problem.sizes.dim, [](int k) { return 16 * k; });
 }
 
+// The same in the order that products of f16 take: two neighbours of every 16, and those 8 behind them.
+template <class Code, int kSteps>
+__device__ inline float load_wide_query(unsigned (&q)[kSteps][2], const CodedParams& d, const Task& task,
+                                        int row) {
+  const int dim = d.problem.sizes.dim, first = static_cast<int>(threadIdx.x) % 4 * 2;
+  if (d.mixed.query == QueryKind::codes) {
+    const auto* const from = query_row<unsigned char>(d.problem, task, row);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int c = 16 * k + 8 * i + first;
+        unsigned pair = 0, unused;
+        if (from != nullptr && c < dim) pair = from[c] | (c + 1 < dim ? from[c + 1] << 8 : 0u);
+        ptx::widen_four<Code>(pair, q[k][i], unused);
+      }
+    return query_scale(d, task, row);
+  }
+  load_query<unsigned short, true>(q, query_row<unsigned short>(d.problem, task, row), dim, first,
+                                   d.query_pairs != 0);
+  return d.mixed.query == QueryKind::bf16 ? narrow_range(q) : 1.0f;
+}
+
 }  // namespace tessera::cuda::serving

@@ -80,10 +80,7 @@ core::Status coded_tensors(const core::Problem& p) {
 
 Choice coded_choice(const core::Problem& p, int code_arch, bool few) {
   const HeadDims dims = kCodedHeadDims[coded_row_of(p)];
-  const bool wide = p.group() > 8 && has_all_coded(dims.dim);
-  const CodedVariant variant = !few   ? CodedVariant::more
-                               : wide ? CodedVariant::wide_group
-                                      : CodedVariant::few;
+  const CodedVariant variant = few ? CodedVariant::few : CodedVariant::more;
   Choice choice{};
   choice.dims = dims;
   choice.config = config_for_codes(code_arch, dims.dim, dims.value_dim, variant);

@@ -71,11 +71,13 @@ struct Config {
   TESSERA_CONSTEXPR int sum_bytes() const { return sum_in_registers ? 0 : rows * value_dim * 4; }
   // What warps tell each other of a tile's scores, and of the next one's.
   TESSERA_CONSTEXPR int scores_bytes() const { return latent ? 2 * warps() * rows * keys * 4 : 0; }
+  // Two tiles as f16, of codes that wgmma multiplies (coded_wide.hpp).
+  TESSERA_CONSTEXPR int wide_bytes() const { return coded() && wgmma ? 4 * keys * (dim + value_dim) : 0; }
   // Scales of the ring's keys and values.
   TESSERA_CONSTEXPR int scales_bytes() const { return coded() ? stages * keys * 8 : 0; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
   TESSERA_CONSTEXPR int shared_bytes() const {
-    return stages * slot_bytes() + sum_bytes() + scores_bytes() + scales_bytes() + 1536 +
+    return stages * slot_bytes() + wide_bytes() + sum_bytes() + scores_bytes() + scales_bytes() + 1536 +
            warps() * (128 + 512 * merge_rows());
   }
 };
@@ -116,11 +118,10 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
   return with_stages(c, hopper);
 }
 
-// Of keys and values of 8 bits. Products are mma.sync's throughout: codes are widened on the way to
-// registers, which wgmma does not take K and V from. wide_group: few rows where even one query has more than
-// 8; a block takes the registers that two of `few` have.
-enum class CodedVariant { few, wide_group, more };
-inline constexpr int kCodedVariants = 3;
+// Of keys and values of 8 bits, which become f16 on the way to registers, or, where wgmma is to take them, in
+// shared memory.
+enum class CodedVariant { few, more };
+inline constexpr int kCodedVariants = 2;
 // The last row is for values that lie in keys, as that of kHeadDims is. Of a key it has 640 bytes: 512 codes and
 // a tail of 64 elements of 16 bits, or 576 codes.
 inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}, {640, 512}};
@@ -130,13 +131,11 @@ TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, Code
   const Config c{.dim = dim,
                  .value_dim = value_dim,
                  .few = variant != CodedVariant::more,
-                 .rows = variant == CodedVariant::more             ? 64
-                         : variant == CodedVariant::few && !latent ? 8
-                                                                   : 16,
+                 .rows = variant == CodedVariant::more ? 64 : latent ? 16 : 8,
                  .keys = hopper || !latent ? 64 : 32,
                  .stages = 0,
                  .min_blocks = hopper && variant == CodedVariant::few && dim <= 128 ? 2 : 1,
-                 .wgmma = false,
+                 .wgmma = hopper && variant == CodedVariant::more,
                  .latent = latent,
                  .sum_in_registers = false,
                  .element_bytes = 1};

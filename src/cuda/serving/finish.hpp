@@ -17,8 +17,8 @@ struct Spot {
   __device__ Spot() : lane(thread<C>() % 32), warp(thread<C>() / 32) {}
   __device__ int row() const { return (C.few ? 0 : 16 * warp) + lane / 4; }
   // Its first column, and how far behind it its n-th pair is: of eight columns it has two, or, where products
-  // are of codes, of 16 four.
-  static constexpr bool kFours = C.coded() && !C.keys_apart();
+  // are of codes as they come out of a register, of 16 four.
+  static constexpr bool kFours = C.coded() && !C.keys_apart() && !C.wgmma;
   __device__ int column() const { return (C.few ? warp * C.columns() : 0) + (kFours ? 4 : 2) * (lane % 4); }
   __host__ __device__ static constexpr int behind(int n) { return kFours ? n / 2 * 16 + n % 2 * 2 : 8 * n; }
   __device__ bool first_column() const { return lane % 4 == 0 && (!C.few || warp == 0); }

@@ -24,6 +24,13 @@ template <Config C>
 struct TileScales<C, true> {
   alignas(16) float key[C.stages][C.keys], value[C.stages][C.keys];
 };
+// Tiles of f16 made of codes, K before V.
+template <Config C, bool kSome = (C.wide_bytes() > 0)>
+struct WideTiles {};
+template <Config C>
+struct WideTiles<C, true> {
+  alignas(1024) char wide[2][C.wide_bytes() / 2];
+};
 // Of latent attention there are no registers to keep what can be worked out from it.
 template <Config C>
 __device__ inline int thread() {
@@ -31,7 +38,7 @@ __device__ inline int thread() {
 }
 
 template <Config C>
-struct Shared {
+struct Shared : WideTiles<C> {
   alignas(1024) char ring[C.stages][C.slot_bytes()];
   // O of a sequence's pieces so far, if there are no registers for it, and scores (latent.hpp).
   float sum[(C.sum_bytes() + C.scores_bytes()) / 4];
