@@ -78,7 +78,6 @@ class Decoder {
   void window(const Instruction& in);
   void copy(const Instruction& in);
   void copy_bulk(const Instruction& in, Modifiers& form);
-  void prefetch_bulk(const Instruction& in, Modifiers& form, bool tensor, std::string_view dims);
   void prefetch(const Instruction& in);
   void policy(const Instruction& in);
 

@@ -187,23 +187,21 @@ void Decoder::copy(const Instruction& in) {
   program_->code.push_back(op);
 }
 
-// To L2: nothing is seen of it here.
-void Decoder::prefetch_bulk(const Instruction& in, Modifiers& form, bool tensor, std::string_view dims) {
-  const bool known = tensor != dims.empty() && form.take("L2") && form.take("global");
-  const std::size_t operands = (tensor ? 1u : 2u) + (form.take("L2::cache_hint") ? 1u : 0u);
-  if (!known || !form.empty()) unknown(in);
-  need_operands(in, operands, operands);
-  if (tensor && in.operands[0].parts.size() != static_cast<std::size_t>(dims[0] - '0'))
-    fail(in, "as many coordinates as dimensions, or not");
-  emit(handlers::nothing);
-}
-
-// Only loads to shared memory that an mbarrier is told of.
+// Only loads to shared memory that an mbarrier is told of; and to L2, of which nothing is seen here.
 void Decoder::copy_bulk(const Instruction& in, Modifiers& form) {
   const bool prefetches = form.take("prefetch");
   const bool tensor = form.take("tensor");
   const std::string_view dims = form.take_any({"1d", "2d", "3d", "4d", "5d"});
-  if (prefetches) return prefetch_bulk(in, form, tensor, dims);
+  if (prefetches) {
+    const bool known = tensor && !dims.empty() && form.take("L2") && form.take("global");
+    const std::size_t operands = form.take("L2::cache_hint") ? 2 : 1;
+    if (!known || !form.empty()) unknown(in);
+    need_operands(in, operands, operands);
+    if (in.operands[0].parts.size() != static_cast<std::size_t>(dims[0] - '0'))
+      fail(in, "as many coordinates as dimensions, or not");
+    emit(handlers::nothing);
+    return;
+  }
   const bool to_shared = form.take("shared::cluster") || form.take("shared::cta");
   const bool known = to_shared && form.take("global") && form.take("mbarrier::complete_tx::bytes");
   form.take("tile");

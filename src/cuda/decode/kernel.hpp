@@ -17,7 +17,6 @@
 #include "cuda/decode/loads.hpp"
 #include "cuda/decode/run.hpp"
 #include "cuda/decode/softmax.hpp"
-#include "cuda/ptx/tma.hpp"
 #include "cuda/tile/options.hpp"
 
 namespace tessera::cuda::decode {
@@ -212,33 +211,6 @@ struct Block {
   }
 };
 
-// The first tiles of the block's stretch, which begins at `begin`, to L2: what kernels before this one may still
-// write is read from there.
-template <Config C, class T>
-__device__ inline void prefetch(const DecodeParams& d, const Place& place, long long begin, long long end) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  constexpr int kTiles = 4, kThreads = C.tile.threads() / 2;  // for K, and as many for V
-  const Params& p = d.problem;
-  const Entry entry = entry_of(d, place.batch);
-  const int cost = entry.cut.cost(), pieces = entry.cut.pieces;
-  const auto unit = static_cast<int>(first_from(begin, place.start, cost));
-  if (d.whole_chunks == 0 || unit >= entry.units()) return;
-  const int sequence = unit / pieces, piece = unit - sequence * pieces;
-  const auto there = static_cast<int>(min(first_from(end, begin, cost), static_cast<long long>(pieces - piece)));
-  const tile::BlockView<T> view = tile::block_view<T>(p, place.batch, sequence / d.row_tiles);
-  const int first = (entry.first_tile + piece * entry.cut.tiles()) * kTileKeys,
-            rows = min(min(there * entry.cut.tiles(), kTiles) * kTileKeys, p.sizes.keys - first);
-  const unsigned long long policy = ptx::evict_first_policy();
-  const int thread = static_cast<int>(threadIdx.x);
-  const bool is_value = thread >= kThreads;
-  const T* const from = is_value ? view.value : view.key;
-  const long long stride = is_value ? p.kv.value.strides.row : p.kv.key.strides.row;
-  const auto bytes = static_cast<unsigned>(sizeof(T) * (is_value ? p.sizes.value_dim : p.sizes.dim));
-  for (int row = first + thread % kThreads; row < first + rows; row += kThreads)
-    ptx::bulk_prefetch(from + row * stride, bytes, policy);
-#endif
-}
-
 template <Config C, class T>
 __device__ inline void attend_run(const DecodeParams& d, char* shared) {
   const int block = static_cast<int>(blockIdx.x);
@@ -248,7 +220,6 @@ __device__ inline void attend_run(const DecodeParams& d, char* shared) {
       d, block, reinterpret_cast<long long*>(shared + C.search_offset()), &place);
   const long long begin = line.first_of(block), end = line.first_of(block + 1);
   if (begin == end) return;
-  if (!tile::reads_lengths(d.problem)) prefetch<C, T>(d, place, begin, end);
   wait_for_kernels_before();
   const Block<C, T> body(d, shared);
   for (; place.start < end; ++place.batch) {

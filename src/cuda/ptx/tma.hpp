@@ -48,10 +48,4 @@ __device__ inline void bulk_load(unsigned to, const void* from, unsigned bytes, 
       : "memory");
 }
 
-// The same bytes, to L2 alone (PTX ISA, "cp.async.bulk.prefetch.L2").
-__device__ inline void bulk_prefetch(const void* from, unsigned bytes, unsigned long long policy) {
-  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(policy)
-               : "memory");
-}
-
 }  // namespace tessera::cuda::ptx
