@@ -111,7 +111,7 @@ struct CodedLatent : CodedMore<C, Code> {
     add_up<C>(s, shared, n);
     this->change(s, task, first_key);
     unsigned probs[C.keys / 16][4];
-    this->soften(probs, s, d.value_by_key != 0 ? shared.scales.value[n % C.stages] : nullptr);
+    this->soften(probs, s, n);
     this->multiply_value(probs, shared.value(n), 8 * warp());
     return clears;
   }

@@ -116,10 +116,19 @@ struct CodedMore {
       tile::scale_all(s, d.problem.units.factor);
     }
   }
-  // Exponents to P, times the values' scales, of which `scales` has those of the tile, or is null.
-  __device__ void soften(unsigned (&probs)[C.keys / 16][4], float (&s)[kGroups][4], const float* scales) {
+  // Exponents to P, times the values' scales where those differ from key to key; of slot n.
+  __device__ void soften(unsigned (&probs)[C.keys / 16][4], float (&s)[kGroups][4], unsigned n) {
+    if (d.value_by_key != 0) {
+      soften_by_key<true>(probs, s, shared.scales.value[n % C.stages]);
+    } else {
+      soften_by_key<false>(probs, s, nullptr);
+    }
+  }
+  template <bool kByKey>
+  __device__ void soften_by_key(unsigned (&probs)[C.keys / 16][4], float (&s)[kGroups][4],
+                                const float* scales) {
     const auto value_of = [&](int g, int e) {
-      if (scales == nullptr) return ValueScale();
+      if constexpr (!kByKey) return ValueScale();
       const float2 pair = pair_of(scales, g);
       return ValueScale(e % 2 == 0 ? pair.x : pair.y);
     };
@@ -129,7 +138,7 @@ struct CodedMore {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const ValueScale value = value_of(g, e);
-        if (scales != nullptr) range.note(value);
+        if constexpr (kByKey) range.note(value);
 #pragma unroll
         for (int r = 0; r < 2; ++r) largest[r] = fmaxf(largest[r], s[g][2 * r + e] + value.shift);
       }
@@ -154,8 +163,8 @@ struct CodedMore {
         const float y = ptx::exp2_approx(s[g][2 * r + 1] - rows.row_max[r]);
         rows.sum[r] += x + y;
         probs[g / 2][g % 2 * 2 + r] =
-            scales == nullptr ? tile::pack<__half>(x, y)
-                              : tile::pack<__half>(x * value_of(g, 0).factor, y * value_of(g, 1).factor);
+            kByKey ? tile::pack<__half>(x * value_of(g, 0).factor, y * value_of(g, 1).factor)
+                   : tile::pack<__half>(x, y);
       }
   }
 
@@ -166,7 +175,7 @@ struct CodedMore {
     scale(s, n);
     change(s, task, first_key);
     unsigned probs[C.keys / 16][4];
-    soften(probs, s, d.value_by_key != 0 ? shared.scales.value[n % C.stages] : nullptr);
+    soften(probs, s, n);
     const bool clears = first_key < task.seen.begin || first_key + C.keys > task.seen.end;
     if (clears) More<C, __half, true>::clear_unseen(shared.value(n), first_key, task.seen);
     multiply_value(probs, shared.value(n));
@@ -187,6 +196,12 @@ struct CodedMore {
         }
     }
     const ColumnScales scales(d, *now);
+    if (scales.first == nullptr) return;
+    if (scales.channel == 0) {
+      const float all[2] = {*scales.first, *scales.first};
+      tile::scale_rows(o, all);
+      return;
+    }
     const Spot<C> spot;
 #pragma unroll
     for (int n = 0; n < C.columns() / 8; ++n)

@@ -70,7 +70,7 @@ struct CodedWide : CodedMore<C, Code> {
     this->scale(s, n);
     this->change(s, task, first_key);
     unsigned probs[C.keys / 16][4];
-    this->soften(probs, s, d.value_by_key != 0 ? shared.scales.value[n % C.stages] : nullptr);
+    this->soften(probs, s, n);
     Products::value(o, probs, value);
     return false;
   }

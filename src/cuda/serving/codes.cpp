@@ -73,6 +73,9 @@ core::Status coded_tensors(const core::Problem& p) {
         "rows of key or value are not aligned to 16 bytes or not a multiple of 16 elements long");
   if (p.scales.value.channel_stride != 0 && differ(p, p.scales.value))
     return core::unsupported("value_scales differ by page and by channel; one of them is accepted");
+  if (p.output.dtype == TESSERA_F32 && differ(p, p.scales.value))
+    return core::unsupported(
+        "output.dtype is f32 and value_scales differ by page or block: weights times those are rounded to 16 bits");
   if (p.prior.parts > 0 && p.prior.dtype == TESSERA_F16)
     return core::unsupported("prior_output.dtype is f16; bf16 and f32 are accepted");
   return {};
