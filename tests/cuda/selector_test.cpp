@@ -106,9 +106,12 @@ TEST_P(Selector, Every8BitCaseGetsAKernel) {
     }
     if (c.name == "cache8_no_keys") continue;  // whichever starts sooner
     // The slow way out: rows that are no whole chunks, values that are transposed, queries of f32, scales by
-    // page and channel.
-    const bool slow = c.name == "fp8_d3" || c.transposed || c.dtype == TESSERA_F32 ||
-                      (c.page > 0 && c.scales == cases::ScaleKind::channel);
+    // page and channel, scales by key beside an output of f32.
+    const bool by_block = c.scales == cases::ScaleKind::block64 || c.scales == cases::ScaleKind::block128;
+    const bool slow =
+        c.name == "fp8_d3" || c.transposed || c.dtype == TESSERA_F32 ||
+        (c.page > 0 && c.scales == cases::ScaleKind::channel) ||
+        (c.output_dtype == TESSERA_F32 && (by_block || (c.page > 0 && c.scales == cases::ScaleKind::head)));
     if (c.cache != 0 || c.name == "fp8_d3" || c.name == "fp8_pages_16") {
       EXPECT_EQ(name, slow || c.dim % 16 != 0 ? "fp8_rows" : "serving_codes") << c.name;
     }
@@ -123,7 +126,8 @@ TEST_P(Selector, KeysInTwoTensorsGetAKernel) {
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message;
     const bool coded = c.cache != 0 && c.dtype != TESSERA_F32;
     const bool whole = coded ? (c.dim - c.tail) % 16 == 0 && c.tail % 8 == 0 : (c.dim - c.tail) % 64 == 0;
-    const bool tiles = c.latent && whole && c.dtype != TESSERA_F32 && c.tail <= 64 && c.layout != cases::Layout::padded;
+    const bool tiles =
+        c.latent && whole && c.dtype != TESSERA_F32 && c.tail <= 64 && c.layout != cases::Layout::padded;
     EXPECT_EQ(plan.kernel->name, !tiles ? "tail_rows" : coded ? "serving_codes" : "serving") << c.name;
   }
 }

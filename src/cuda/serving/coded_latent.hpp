@@ -1,6 +1,7 @@
 // latent.hpp's consumer over keys of 8 bits, values being their first columns: warps share a tile by columns,
 // of every 128 bytes of a key 32 each for S', a block of 128 for O. Each code is widened twice, by one warp
-// for each product. Scales as in coded_more.hpp; of the query each warp brings its own columns to f16's range.
+// for each product. Scales as in coded_more.hpp; of the query each warp brings its own columns to f16's
+// range.
 //
 //   a key    [ codes, 4 blocks of 128 ][ 64 codes more, or a tail of 64 elements of the query's type ]
 //
@@ -34,10 +35,10 @@ struct CodedLatent : CodedMore<C, Code> {
     for (int r = 0; r < 2; ++r) {
       const int row = task.first_row + lane() / 4 + 8 * r;
       unsigned words[2 * kBlocks + 1][2];
-      this->factor[r] = key_scale * load_coded_query<Code>(words, d, task, row, dim, [](int k) {
-                          return k == 2 * kBlocks ? 128 * kBlocks + 16 * warp()
-                                                  : k / 2 * 128 + 32 * warp() + k % 2 * 16;
-                        });
+      this->factor[r] =
+          key_scale * load_coded_query<Code>(words, d, task, row, dim, [](int k) {
+            return k == 2 * kBlocks ? 128 * kBlocks + 16 * warp() : k / 2 * 128 + 32 * warp() + k % 2 * 16;
+          });
       if (has_tail()) {
         unsigned last[1][2];
         load_query<unsigned short, true>(last, query_row<unsigned short>(d.problem, task, row),

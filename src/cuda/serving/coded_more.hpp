@@ -16,7 +16,7 @@ struct CodedMore {
   const CodedParams& d;
   Shared<C>& shared;
   unsigned q[C.dim / 16][4];
-  float factor[2];  // of dot products, for the thread's rows
+  float factor[2];  // of products of codes, for the thread's rows
   Output<C> o;
   tile::RowState rows;
   ShiftRange range;
@@ -34,10 +34,15 @@ struct CodedMore {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       unsigned words[C.dim / 16][2];
-      factor[r] = load_coded_query<Code>(words, d, task, task.first_row + row() + 8 * r) * key_scale;
+      factor[r] =
+          load_coded_query<Code>(words, d, task, task.first_row + row() + 8 * r) * key_scale * plain_scale();
 #pragma unroll
       for (int k = 0; k < C.dim / 16; ++k) q[k][r] = words[k][0], q[k][2 + r] = words[k][1];
     }
+  }
+  // Where scores are only scaled, products of codes are by all at once; but a tail's are added in between.
+  __device__ float plain_scale() const {
+    return !C.latent && plain(d.problem) ? d.problem.scoring.scale_log2 : 1.0f;
   }
   __device__ void start_piece() {
     rows = tile::empty_rows();
@@ -93,7 +98,7 @@ struct CodedMore {
   __device__ static float2 pair_of(const float* scales, int n) {
     return *reinterpret_cast<const float2*>(scales + 8 * n + 2 * (lane() % 4));
   }
-  // Products of codes to dot products.
+  // Products of codes to dot products, or to exponents of 2.
   __device__ void scale(float (&s)[kGroups][4], unsigned n) const {
     tile::scale_rows(s, factor);
     if (d.key_by_key != 0) {
@@ -109,7 +114,7 @@ struct CodedMore {
   __device__ void change(float (&s)[kGroups][4], const Task& task, int first_key) const {
     const int key = first_key + 2 * (lane() % 4);
     if (plain(d.problem)) {
-      tile::scale_all(s, d.problem.scoring.scale_log2);
+      if constexpr (C.latent) tile::scale_all(s, d.problem.scoring.scale_log2);
       WarpRows<__half, false>{d.problem, task, task.first_row + row()}.change(s, first_key, key);
     } else {
       WarpRows<__half, true>{d.problem, task, task.first_row + row()}.change(s, first_key, key);
@@ -140,7 +145,8 @@ struct CodedMore {
         const ValueScale value = value_of(g, e);
         if constexpr (kByKey) range.note(value);
 #pragma unroll
-        for (int r = 0; r < 2; ++r) largest[r] = fmaxf(largest[r], s[g][2 * r + e] + value.shift);
+        for (int r = 0; r < 2; ++r)
+          largest[r] = fmaxf(largest[r], kByKey ? s[g][2 * r + e] + value.shift : s[g][2 * r + e]);
       }
     bool grew[2];
 #pragma unroll

@@ -86,8 +86,8 @@ __device__ inline float narrow_range(unsigned (&q)[kSteps][2]) {
   return down;
 }
 
-// The thread's part of a row, of its first `dim` columns; returns what dot products with it are multiplied by.
-// step(k): the first of the 16 columns of step k. By a whole warp.
+// The thread's part of a row, of its first `dim` columns; returns what dot products with it are multiplied
+// by. step(k): the first of the 16 columns of step k. By a whole warp.
 template <class Code, int kSteps, class Step>
 __device__ inline float load_coded_query(unsigned (&q)[kSteps][2], const CodedParams& d, const Task& task,
                                          int row, int dim, const Step& step) {

@@ -75,7 +75,8 @@ core::Status coded_tensors(const core::Problem& p) {
     return core::unsupported("value_scales differ by page and by channel; one of them is accepted");
   if (p.output.dtype == TESSERA_F32 && differ(p, p.scales.value))
     return core::unsupported(
-        "output.dtype is f32 and value_scales differ by page or block: weights times those are rounded to 16 bits");
+        "output.dtype is f32 and value_scales differ by page or block: weights times those are rounded to 16 "
+        "bits");
   if (p.prior.parts > 0 && p.prior.dtype == TESSERA_F16)
     return core::unsupported("prior_output.dtype is f16; bf16 and f32 are accepted");
   return {};

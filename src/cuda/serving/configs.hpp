@@ -61,8 +61,8 @@ struct Config {
   TESSERA_CONSTEXPR bool exponents() const { return keys_apart() || coded(); }
   TESSERA_CONSTEXPR int merge_rows() const { return few ? 1 : 4; }  // of a warp, at once
   TESSERA_CONSTEXPR bool coded() const { return element_bytes == 1; }
-  // Two tiles at once. Producers that copy hand a tile over when they ask for the next one, for which a ring of
-  // two has no slot while consumers hold one and wait for the other.
+  // Two tiles at once. Producers that copy hand a tile over when they ask for the next one, for which a ring
+  // of two has no slot while consumers hold one and wait for the other.
   TESSERA_CONSTEXPR bool takes_two() const { return coded() && keys_apart() && stages > 2; }
   TESSERA_CONSTEXPR int chunk() const { return 16 / element_bytes; }  // elements of 16 bytes
   TESSERA_CONSTEXPR int block() const { return 8 * chunk(); }         // columns of 128 bytes
@@ -122,8 +122,8 @@ TESSERA_CONSTEXPR Config config_for(int arch, int dim, int value_dim, Variant va
 // shared memory.
 enum class CodedVariant { few, more };
 inline constexpr int kCodedVariants = 2;
-// The last row is for values that lie in keys, as that of kHeadDims is. Of a key it has 640 bytes: 512 codes and
-// a tail of 64 elements of 16 bits, or 576 codes.
+// The last row is for values that lie in keys, as that of kHeadDims is. Of a key it has 640 bytes: 512 codes
+// and a tail of 64 elements of 16 bits, or 576 codes.
 inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}, {640, 512}};
 TESSERA_CONSTEXPR bool has_all_coded(int dim) { return dim <= 128; }  // else few alone
 TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, CodedVariant variant) {
@@ -131,7 +131,9 @@ TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, Code
   const Config c{.dim = dim,
                  .value_dim = value_dim,
                  .few = variant != CodedVariant::more,
-                 .rows = variant == CodedVariant::more ? 64 : latent ? 16 : 8,
+                 .rows = variant == CodedVariant::more ? 64
+                         : latent                      ? 16
+                                                       : 8,
                  .keys = hopper || !latent ? 64 : 32,
                  .stages = 0,
                  .min_blocks = hopper && variant == CodedVariant::few && dim <= 128 ? 2 : 1,

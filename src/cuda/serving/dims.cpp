@@ -26,11 +26,12 @@ core::Status takes_tail(const core::Problem& p, int columns_together) {
   if (!values_in_keys(p))
     return core::unsupported("key_tail is set, and value.data is not key.data with its strides");
   if (p.key_dim() > kMostKey || p.key_dim() % columns_together != 0 || p.kv.tail_dim > kMostTail)
-    return core::unsupported(
-        fmt::format("key has {} columns and key_tail {}; multiples of {} up to {}, and up to {}, are accepted",
-                    p.key_dim(), p.kv.tail_dim, columns_together, kMostKey, kMostTail));
+    return core::unsupported(fmt::format(
+        "key has {} columns and key_tail {}; multiples of {} up to {}, and up to {}, are accepted",
+        p.key_dim(), p.kv.tail_dim, columns_together, kMostKey, kMostTail));
   const std::int64_t outer = p.kv.pages ? p.kv.pages.count : p.batch;
-  if (rows_of_16_bytes(p, p.kv.tail, outer, p.kv_heads, p.keys, p.kv.tail_dim) && keys_of_16_bytes(p)) return {};
+  if (rows_of_16_bytes(p, p.kv.tail, outer, p.kv_heads, p.keys, p.kv.tail_dim) && keys_of_16_bytes(p))
+    return {};
   return core::unsupported(
       "rows of key or key_tail are not aligned to 16 bytes or not a multiple of 16 bytes long");
 }

@@ -105,8 +105,8 @@ struct Consumer {
           d, task.slot, all.rows, [&](int n, int e) { return all.at(n, e); }, rows_left);
     return {.merging = true, .whole = whole};
   }
-  // One tile, or two where the body takes them together; how many. The slot of a piece's last tile may be needed
-  // for its end.
+  // One tile, or two where the body takes them together; how many. The slot of a piece's last tile may be
+  // needed for its end.
   template <class Body>
   __device__ __forceinline__ int step(Body& body, const Task& task, int t, int end) {
     const auto is_kept = [&](int tile) { return C.keys_apart() && tile + 1 == end; };

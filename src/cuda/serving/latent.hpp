@@ -38,8 +38,7 @@ __device__ inline void add_up(float (&s)[C.keys / 8][4], Shared<C>& shared, unsi
   const int lane = thread<C>() % 32, warp = thread<C>() / 32;
   Shown& shown = reinterpret_cast<Shown*>(shared.sum + C.sum_bytes() / 4)[n % 2];
 #pragma unroll
-  for (int g = 0; g < C.keys / 8; ++g)
-    shown[warp][g][lane] = make_float4(s[g][0], s[g][1], s[g][2], s[g][3]);
+  for (int g = 0; g < C.keys / 8; ++g) shown[warp][g][lane] = make_float4(s[g][0], s[g][1], s[g][2], s[g][3]);
   meet<C>();
   tile::clear(s);
 #pragma unroll 1

@@ -13,7 +13,7 @@ template <Config C, class T, bool kOptions, class Kind>
 struct RowMerger {
   static constexpr unsigned kAll = 0xffffffffu;
   static constexpr int kParts = merge_parts(C), kColumns = C.value_dim / kParts / 32;  // of a lane
-  static constexpr int kMostSlots = 1 << kLargeChainShift;  // of a chain
+  static constexpr int kMostSlots = 1 << kLargeChainShift;                             // of a chain
 
   struct Row {
     tile::SoftmaxState state = tile::empty_softmax();

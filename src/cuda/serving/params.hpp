@@ -46,7 +46,8 @@ struct ServingParams {
   int most_pieces;
   int coarse;  // see Cut
   // Over the batch, a row tile of every entry in each: blocks that read the same keys do so at the same time,
-  // where one that had all row tiles would read them from memory again. 1: row tiles of an entry are neighbours.
+  // where one that had all row tiles would read them from memory again. 1: row tiles of an entry are
+  // neighbours.
   int passes;
   int chain_shift;
   int slots, chain_slots;  // of a block

@@ -125,8 +125,8 @@ struct Stretch {
 // kKeys: of a tile. As many pieces from `first` on as are left of its chain and of the stretch. line_at:
 // where the entry, the n-th, begins on the line.
 template <int kKeys>
-__device__ inline Task task_of(const ServingParams& d, int n, const Entry& entry, int line_at,
-                               int sequence, int first, const Stretch& stretch) {
+__device__ inline Task task_of(const ServingParams& d, int n, const Entry& entry, int line_at, int sequence,
+                               int first, const Stretch& stretch) {
   constexpr int kSteps = kTileKeys / kKeys;  // tiles in one of pieces.hpp's
   const tile::Divider& pack = d.problem.pack;
   const tile::Band band = band_of(d.problem, entry);
