@@ -128,13 +128,13 @@ TEST_P(DecodeBitsDense, DoNotDependOnHowManyBlocksShareASequence) {
 }
 
 // Of one chain of pieces, and of several; of rows that fill a tile and of fewer.
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, DecodeBitsDense,
-    testing::Values(Dense{"decode", "h2/1 q1 k1500 d64 bf16"}, Dense{"serving", "h2/1 q20 k1500 d64 bf16"},
-                    Dense{"serving", "h2/1 q32 k2900 d64 f16 causal=bottom-right"},
-                    Dense{"serving", "h2/1 q11 k1100 d64 bf16 softcap=20"},
-                    Dense{"serving", "h16/1 q1 k1500 d576 v512 bf16 latent"},
-                    Dense{"serving", "h40/1 q1 k1100 d576 v512 bf16 latent"}));
+INSTANTIATE_TEST_SUITE_P(Shapes, DecodeBitsDense,
+                         testing::Values(Dense{"decode", "h2/1 q1 k1500 d64 bf16"},
+                                         Dense{"serving", "h2/1 q20 k1500 d64 bf16"},
+                                         Dense{"serving", "h2/1 q32 k2900 d64 f16 causal=bottom-right"},
+                                         Dense{"serving", "h2/1 q11 k1100 d64 bf16 softcap=20"},
+                                         Dense{"serving", "h16/1 q1 k1500 d576 v512 bf16 latent"},
+                                         Dense{"serving", "h40/1 q1 k1100 d576 v512 bf16 latent"}));
 
 }  // namespace
 }  // namespace tessera

@@ -190,22 +190,21 @@ TEST(ServingGraph, OneServesEveryLength) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ServingBits,
-    testing::Values(Named{"d64", {4, 2, 64, 64, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
-                    Named{"d64_window", {4, 1, 64, 64, TESSERA_F16, mask_of(37), 0}},
-                    Named{"d128_softcap", {6, 2, 128, 128, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 20}},
-                    Named{"d128", {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
-                    Named{"d72_v40", {3, 1, 72, 40, TESSERA_F16, mask_of(37), 0}},
-                    Named{"d192_v128", {2, 1, 192, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
-                    Named{"d256", {2, 2, 256, 256, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0}},
-                    Named{"d128_e4m3",
-                          {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3}},
-                    Named{"d64_i8_window", {12, 1, 64, 64, TESSERA_F16, mask_of(37), 0, TESSERA_I8}},
-                    Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
-                    Named{"latent", {4, 1, 576, 512, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0, 0, true}},
-                    Named{"latent_window", {2, 1, 576, 512, TESSERA_BF16, mask_of(37), 20, 0, true}},
-                    Named{"latent_i8",
-                          {4, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_I8, true}},
-                    Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
+    testing::Values(
+        Named{"d64", {4, 2, 64, 64, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+        Named{"d64_window", {4, 1, 64, 64, TESSERA_F16, mask_of(37), 0}},
+        Named{"d128_softcap", {6, 2, 128, 128, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 20}},
+        Named{"d128", {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+        Named{"d72_v40", {3, 1, 72, 40, TESSERA_F16, mask_of(37), 0}},
+        Named{"d192_v128", {2, 1, 192, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0}},
+        Named{"d256", {2, 2, 256, 256, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0}},
+        Named{"d128_e4m3", {4, 1, 128, 128, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3}},
+        Named{"d64_i8_window", {12, 1, 64, 64, TESSERA_F16, mask_of(37), 0, TESSERA_I8}},
+        Named{"d33_v16", {2, 1, 33, 16, TESSERA_BF16, mask_of(100), 0}},
+        Named{"latent", {4, 1, 576, 512, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0, 0, true}},
+        Named{"latent_window", {2, 1, 576, 512, TESSERA_BF16, mask_of(37), 20, 0, true}},
+        Named{"latent_i8", {4, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_I8, true}},
+        Named{"f32", {2, 1, 24, 24, TESSERA_F32, mask_of(TESSERA_UNBOUNDED), 0}}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

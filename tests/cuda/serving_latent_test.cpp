@@ -46,7 +46,8 @@ TEST(LatentChoice, KeysOfCodesAndKeysInTwoTensors) {
       EXPECT_EQ(kernel(words, arch), "serving_codes") << words << " on sm_" << arch;
     for (const char* words :
          {"b2 h16/1 q1 k100 d576 v512 bf16 lengths pages=64 latent tail=64",
-          "b2 h16/1 q3 k100 d192 v128 f16 causal=bottom-right lengths ragged pages=5 latent tail=64 softcap=20",
+          "b2 h16/1 q3 k100 d192 v128 f16 causal=bottom-right lengths ragged pages=5 latent tail=64 "
+          "softcap=20",
           "b2 h16/1 q700 k900 d192 v128 f16 ragged packed latent tail=64",
           "b2 h16/1 q1 k100 d128 v64 bf16 causal=bottom-right lengths pages=16 latent tail=64 append"})
       EXPECT_EQ(kernel(words, arch), "serving") << words << " on sm_" << arch;

@@ -39,7 +39,8 @@ struct TileLoad {
 #pragma unroll(kPasses < 8 ? kPasses : 8)
     for (int i = 0; i < kPasses; ++i) {
       if (copies(i))
-        ptx::copy_async_16(to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk()), from, there, policy);
+        ptx::copy_async_16(to + tile::chunk_offset<kDim>(row() + i * kPassRows, chunk()), from, there,
+                           policy);
       if (there) from += kPassRows * stride;
     }
   }

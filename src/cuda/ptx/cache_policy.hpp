@@ -1,4 +1,5 @@
-// Who is to leave L2 first (PTX ISA, "Data Movement and Conversion Instructions: createpolicy"). sm_80 and newer.
+// Who is to leave L2 first (PTX ISA, "Data Movement and Conversion Instructions: createpolicy"). sm_80 and
+// newer.
 #pragma once
 
 namespace tessera::cuda::ptx {

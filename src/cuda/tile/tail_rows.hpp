@@ -1,5 +1,6 @@
 // Rows of keys in two tensors, element by element: key, of codes or of the query's type, and its tail, of the
-// query's type. Beside codes the query is of any kind, which is asked for every element, as in mixed_rows.hpp.
+// query's type. Beside codes the query is of any kind, which is asked for every element, as in
+// mixed_rows.hpp.
 //
 //   query   [ meets key, times its scale ][ meets the tail ]
 #pragma once
@@ -35,16 +36,15 @@ struct TailRows : CodedRows<Key> {
 
   // `coded`: nothing, where Key is no code.
   template <class View>
-  __device__ TailRows(const Params& params, const Coded& coded, QueryKind query, const Tail& of, const View& v,
-                      RowIndex at)
+  __device__ TailRows(const Params& params, const Coded& coded, QueryKind query, const Tail& of,
+                      const View& v, RowIndex at)
       : Base(params, coded, v, at), kind(query), tail(of) {}
 
   // Where a row is whose elements are as long as the query's, given where it would be if they had a byte
   // each.
   __device__ const char* widened(const Tensor& t, const Key* row) const {
     const char* const data = static_cast<const char*>(t.data);
-    return data +
-           (reinterpret_cast<const char*>(row) - data) * (kind == QueryKind::f32 ? 4 : 2);
+    return data + (reinterpret_cast<const char*>(row) - data) * (kind == QueryKind::f32 ? 4 : 2);
   }
 
   // Scaled: the tail is not.
@@ -54,7 +54,8 @@ struct TailRows : CodedRows<Key> {
     const int key_dim = tail.key_dim, dim = this->p.sizes.dim;
     float sum = 0.0f;
     if constexpr (kCodes) {
-      const char *const query = widened(this->p.query, this->query_row), *const rest = widened(tail.keys, more);
+      const char *const query = widened(this->p.query, this->query_row), *const rest =
+                                                                             widened(tail.keys, more);
       for (int d = lane; d < key_dim; d += 32)
         sum = fmaf(wide_at(kind, query, d), ptx::to_float(row[d]), sum);
       sum *= scale_at(this->coded.key, at.outer, this->kv_head, at.row);
