@@ -205,7 +205,7 @@ std::vector<Real> matrix(const tessera_attention& p, const tessera_tensor& t, co
 // All keys of one batch entry and head, each with its tail, if there is one, behind the columns of key.
 template <class Real>
 std::vector<Real> keys_of(const tessera_attention& p, std::int64_t b, std::int64_t h) {
-  const std::vector<Real> key = matrix<Real>(p, p.key, p.key_scales, b, h);
+  std::vector<Real> key = matrix<Real>(p, p.key, p.key_scales, b, h);
   if (p.key_tail.rank == 0) return key;
   const std::vector<Real> tail = matrix<Real>(p, p.key_tail, tessera_tensor{}, b, h);
   const auto columns = static_cast<std::ptrdiff_t>(p.key.shape[3]),

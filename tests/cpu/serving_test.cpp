@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "support.hpp"
-#include "tests/serving_batch.hpp"
+#include "tests/serving_means.hpp"
 
 namespace {
 
@@ -57,6 +57,23 @@ const std::vector<Shape>& shapes() {
         {4, 4, 20, 24, TESSERA_F32, window, 0}};
   }();
   return all;
+}
+
+TEST(Serving, KeysThatAreAllAlikeGiveMeans) {
+  for (const tessera_device& device : kernels_here()) {
+    SCOPED_TRACE(device.kernel);
+    for (const std::int64_t left : {std::int64_t{TESSERA_UNBOUNDED}, std::int64_t{37}, std::int64_t{64}})
+      for (const tessera_dtype cache : {TESSERA_F32, TESSERA_F8E4M3, TESSERA_I8})
+        expect_means({4,
+                      2,
+                      24,
+                      16,
+                      TESSERA_F32,
+                      {TESSERA_ALIGN_BOTTOM_RIGHT, 0, left, 0, TESSERA_TENSOR_NONE},
+                      0,
+                      cache},
+                     device);
+  }
 }
 
 TEST(Serving, EntriesHaveTheBitsTheyHaveAlone) {

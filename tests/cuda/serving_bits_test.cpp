@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "on_device.hpp"
-#include "tests/serving_batch.hpp"
+#include "tests/serving_means.hpp"
 
 namespace tessera::testing_cuda {
 namespace {
@@ -149,6 +149,15 @@ TEST(ServingChains, OfLatentCodesGiveTheBitsOfTheEntryAlone) {
   expect_chains_give_the_bits_of_the_entry_alone(
       {8, 1, 576, 512, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_F8E4M3, true},
       {{1, 1300}, {3, 1100}, {1, 300}, {2, 1200}});
+}
+
+TEST(ServingMeans, OfKeysThatAreAllAlike) {
+  SKIP_WITHOUT_GPU();
+  expect_means({4, 2, 64, 64, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED)}, gpu_device());
+  expect_means({12, 1, 64, 64, TESSERA_F16, mask_of(37)}, gpu_device());
+  expect_means({2, 1, 128, 128, TESSERA_BF16, mask_of(64), 0, TESSERA_F8E4M3}, gpu_device());
+  expect_means({9, 1, 128, 128, TESSERA_F16, mask_of(TESSERA_UNBOUNDED), 0, TESSERA_I8}, gpu_device());
+  expect_means({2, 1, 24, 24, TESSERA_F32, mask_of(63)}, gpu_device());
 }
 
 // Captured when every entry was empty, a graph serves every batch of its size: whatever changes from step to
