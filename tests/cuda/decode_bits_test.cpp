@@ -1,5 +1,5 @@
-// An entry of a batch gets the bits that it gets alone, whatever its neighbours are: the decode kernels cut
-// its keys by its own length, and merge the pieces in their order, whichever blocks had them.
+// An entry of a dense batch gets the bits that it gets alone, whatever its neighbours are: the decode kernels
+// cut its keys by its own length, and merge the pieces in their order, whichever blocks had them.
 #include <gtest/gtest.h>
 
 #include <cstring>

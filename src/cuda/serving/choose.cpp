@@ -305,7 +305,7 @@ core::Kernel codes_row() {
   row.name = "serving_codes";
   row.summary =
       "production: the same over keys and values of 8 bits, widened on the way to the tensor cores; queries "
-      "of 8 or 16 bits, head dims to 256";
+      "of 8 or 16 bits, head dims to 256, to 576 where values lie in keys";
   row.mixed = true;
   row.supports = takes_codes;
   row.arithmetic = core::Arithmetic::fp8_accurate;

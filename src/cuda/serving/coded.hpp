@@ -1,4 +1,5 @@
-// Keys and values of 8 bits: what is theirs in both consumers (coded_few.hpp, coded_more.hpp).
+// Keys and values of 8 bits: what is theirs in all consumers (coded_few.hpp, coded_more.hpp, coded_wide.hpp,
+// coded_latent.hpp).
 //
 // Tiles are as those of 16 bits, of bytes: rows of 128, chunks of 16 codes. Codes become f16 on the way from
 // shared memory to the tensor cores, which is exact; P is f16, too, whatever Q was. Scales of keys go into
