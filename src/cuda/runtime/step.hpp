@@ -13,7 +13,7 @@ namespace tessera::cuda::runtime {
 
 // Every kernel takes one struct by value.
 struct Step {
-  static constexpr std::size_t kMostParams = 1792;
+  static constexpr std::size_t kMostParams = 2048;
 
   const char* kernel = "";  // its row of the kernel table, for error messages
   const void* function = nullptr;

@@ -186,8 +186,7 @@ constexpr int kPromptQueries = 64;
 // Each entry goes to the kernels that it would go to alone.
 core::Status add_all(const core::Problem& p, const runtime::Gpu& gpu, Steps* steps, Launched* launched) {
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  const bool prompts = !has_codes(p) && p.kv.tail_dim == 0 && sm90::takes_entries(p, gpu);
-  if (!prompts) return add_steps(p, gpu, kAll, steps, launched);
+  if (!sm90::takes_entries(p, gpu)) return add_steps(p, gpu, kAll, steps, launched);
   if (p.query_offsets || p.queries < kPromptQueries)
     if (core::Status s = add_steps(p, gpu, kPromptQueries - 1, steps, launched); !s.ok()) return s;
   if (p.queries < kPromptQueries) return {};

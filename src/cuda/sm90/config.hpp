@@ -7,8 +7,9 @@ namespace tessera::cuda::sm90 {
 
 inline constexpr int kMostMaskSlots = 4;
 
-// What Q, K and V are of where they are of 8 bits.
-enum class Codes { none, e4m3, e5m2 };
+// What Q and K are of where they are of 8 bits; or K and V alone, beside Q of 16, and a warpgroup more makes
+// 16 of their 8 on the way (widen.hpp): K becomes of Q's type, V of f16.
+enum class Codes { none, e4m3, e5m2, beside_f16, beside_bf16 };
 
 struct Config {
   int dim, value_dim;     // multiples of 16; shared memory holds whole blocks of 64 columns
@@ -22,16 +23,22 @@ struct Config {
   bool strips = false;    // the last 16 columns stand apart: see strips.hpp
   int mask_bytes = 0;     // for a mask tensor: a slot or two of what a key tile needs of it
   bool entries = false;   // of a ragged or paged batch: see entries_producer.hpp
-  Codes codes = Codes::none;  // of Q and K; V was widened to 16 bits before: see sm90_fp8/
+  Codes codes = Codes::none;
+  int staged = 0;  // tiles of codes in flight, of K and of V, where those are widened
 
-  TESSERA_CONSTEXPR bool coded() const { return codes != Codes::none; }
+  // Q and K; V was widened to 16 bits before: see sm90_fp8/.
+  TESSERA_CONSTEXPR bool coded() const { return codes == Codes::e4m3 || codes == Codes::e5m2; }
+  TESSERA_CONSTEXPR bool widens() const { return codes == Codes::beside_f16 || codes == Codes::beside_bf16; }
+  // Scores have a factor that is a row tile's own.
+  TESSERA_CONSTEXPR bool own_factor() const { return codes != Codes::none; }
   // How K and V come and go: see shared.hpp.
   TESSERA_CONSTEXPR bool joint() const { return !overlap; }
   // There nearly always are key tiles that some warpgroups' rows see and others' do not, where there is a
   // diagonal; these pass them over. (With turns they would have to take one for each.)
   TESSERA_CONSTEXPR bool passes_over() const { return !ping_pong && rows() - 64 >= keys; }
   TESSERA_CONSTEXPR int rows() const { return 64 * consumers; }
-  TESSERA_CONSTEXPR int threads() const { return 128 * (warpgroups() + 1); }
+  // Who multiplies, the producer, who widens.
+  TESSERA_CONSTEXPR int threads() const { return 128 * (warpgroups() + (widens() ? 2 : 1)); }
   TESSERA_CONSTEXPR int warpgroups() const { return teams * consumers; }  // that multiply
   TESSERA_CONSTEXPR int warp_rows() const { return 16; }
   TESSERA_CONSTEXPR int thread_rows() const { return 2; }
@@ -45,11 +52,17 @@ struct Config {
   TESSERA_CONSTEXPR int query_bytes() const { return blocks() * 64 * 128 + strip_bytes(64); }
   TESSERA_CONSTEXPR int key_bytes() const { return blocks() * keys * 128 + strip_bytes(keys); }
   TESSERA_CONSTEXPR int value_bytes() const { return value_blocks() * keys * 128 + strip_bytes(keys); }
+  // Of a tile of K's codes, of V's, in blocks of 128 columns.
+  TESSERA_CONSTEXPR int code_blocks() const { return (dim + 127) / 128; }
+  TESSERA_CONSTEXPR int value_code_blocks() const { return (value_dim + 127) / 128; }
+  TESSERA_CONSTEXPR int staged_bytes() const {
+    return widens() ? staged * (code_blocks() + value_code_blocks()) * keys * 128 + 1024 : 0;
+  }
   // What Shared<C> takes: tiles, which are whole multiples of 1024 bytes, then the barriers in one more. Here
   // for those who compile for the host alone.
   TESSERA_CONSTEXPR int shared_bytes() const {
     return teams * (consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + 1024) + mask_bytes +
-           walk_bytes() + entry_bytes();
+           walk_bytes() + entry_bytes() + staged_bytes();
   }
   TESSERA_CONSTEXPR int entry_bytes() const { return entries ? 1024 : 0; }                   // entry_task.hpp
   TESSERA_CONSTEXPR int walk_bytes() const { return mask_bytes > 0 ? consumers * 128 : 0; }  // mask_walk.hpp
@@ -60,7 +73,16 @@ struct Config {
     return warpgroups() == 2 ? 40 : 32;
   }
   TESSERA_CONSTEXPR int consumer_registers() const {
+    if (widens()) return warpgroups() == 3 ? 136 : 216;
     return (warpgroups() == 4 ? 112 : warpgroups() == 3 ? 160 : 232) - (more_for_producer() ? 8 : 0);
+  }
+  TESSERA_CONSTEXPR int widener_registers() const { return 40; }
+  // A block has as many registers as its threads begin with, in eights: who asks for more than others have
+  // given back waits for ever.
+  TESSERA_CONSTEXPR bool registers_suffice() const {
+    const int taken = warpgroups() * consumer_registers() + producer_registers() +
+                      (widens() ? widener_registers() : 0);
+    return taken <= threads() / 128 * (65536 / threads() / 8 * 8);
   }
   TESSERA_CONSTEXPR bool more_for_producer() const { return mask_bytes > 0 && warpgroups() < 4; }
 };

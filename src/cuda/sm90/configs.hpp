@@ -81,6 +81,32 @@ TESSERA_CONSTEXPR Config config_for(int dim, int value_dim, Variant variant) {
           .strips = dim == 80,
           .entries = entries};
 }
+// Of a ragged, paged or dense batch whose K and V are of 8 bits, by the kernels that widen them: as its
+// neighbours of 16 bits, as far as codes leave room.
+inline constexpr HeadDims kWidenedHeadDims[] = {{64, 64}, {128, 128}, {256, 256}};
+TESSERA_CONSTEXPR Config widened_config_for(int dim, Codes codes) {
+  if (dim == 64)
+    return {.dim = dim,
+            .value_dim = dim,
+            .consumers = 3,
+            .keys = 64,
+            .stages = 8,
+            .ping_pong = false,
+            .overlap = false,
+            .ahead = true,
+            .entries = true,
+            .codes = codes,
+            .staged = 2};
+  // Who widens takes registers, too: there are none left for two sets of P.
+  return {.dim = dim,
+          .value_dim = dim,
+          .keys = dim == 256 ? 64 : 128,
+          .overlap = false,
+          .ahead = true,
+          .entries = true,
+          .codes = codes,
+          .staged = dim == 256 ? 1 : 2};
+}
 TESSERA_CONSTEXPR SplitConfig split_config_for(int dim, int value_dim, Variant variant) {
   return {.dim = dim,
           .value_dim = value_dim,
@@ -99,6 +125,20 @@ struct Tiling {
   bool passes_over, strips;
   int mask_bytes;
 };
+TESSERA_CONSTEXPR Tiling tiling_of(const Config& c) {
+  return {.dim = c.dim,
+          .value_dim = c.value_dim,
+          .rows = c.rows(),
+          .keys = c.keys,
+          .warpgroups = c.warpgroups(),
+          .teams = c.teams,
+          .query_rows = 64,
+          .threads = c.threads(),
+          .shared_bytes = c.shared_bytes(),
+          .passes_over = c.passes_over(),
+          .strips = c.strips,
+          .mask_bytes = c.mask_bytes};
+}
 TESSERA_CONSTEXPR Tiling tiling_for(int dim, int value_dim, Variant variant) {
   if (splits_keys(variant)) {
     const SplitConfig c = split_config_for(dim, value_dim, variant);
@@ -115,19 +155,7 @@ TESSERA_CONSTEXPR Tiling tiling_for(int dim, int value_dim, Variant variant) {
             .strips = false,
             .mask_bytes = 0};
   }
-  const Config c = config_for(dim, value_dim, variant);
-  return {.dim = dim,
-          .value_dim = value_dim,
-          .rows = c.rows(),
-          .keys = c.keys,
-          .warpgroups = c.warpgroups(),
-          .teams = c.teams,
-          .query_rows = 64,
-          .threads = c.threads(),
-          .shared_bytes = c.shared_bytes(),
-          .passes_over = c.passes_over(),
-          .strips = c.strips,
-          .mask_bytes = c.mask_bytes};
+  return tiling_of(config_for(dim, value_dim, variant));
 }
 
 }  // namespace tessera::cuda::sm90

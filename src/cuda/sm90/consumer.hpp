@@ -24,6 +24,15 @@ __device__ bool write_coded(const Sm90Params& p, const TileIndex& at, int first_
 template <Config C>
 __device__ void recompute_coded(const Sm90Params& p, const TileIndex& at, int first, int end);
 
+// The same in sm90/widened.hpp, where K and V alone are.
+template <Config C>
+__device__ float widened_factor(const Sm90Params& p, const EntryTask& task);
+template <Config C>
+__device__ bool write_widened(const Sm90Params& p, const EntryTask& task, int first_row, RowState& rows,
+                              const Output<C>& o);
+template <Config C>
+__device__ void recompute_widened(const Sm90Params& p, const TileIndex& at, int first, int end);
+
 // A row tile's factor, where it has one of its own.
 template <bool kOwn>
 struct OwnFactor {};
@@ -46,7 +55,7 @@ struct Consumer {
   int note = 0;
   unsigned mask_count = 0;
   Policy policy = {};
-  OwnFactor<C.coded()> scales = {};
+  OwnFactor<C.own_factor()> scales = {};
 
   using Ring = tile::Ring<C.stages>;
   using TaskRing = tile::RingIndex<kTasks>;
@@ -59,7 +68,7 @@ struct Consumer {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
   __device__ typename Policy::Factor factor() const {
-    if constexpr (C.coded() && !Policy::kEveryTile) return {scales.value};
+    if constexpr (C.own_factor() && !Policy::kEveryTile) return {scales.value};
     return {Policy::factor(p.problem)};
   }
 

@@ -164,6 +164,8 @@ __device__ void Consumer<C, T, Policy>::write(const TaskOf<C>& of, RowState& row
   bool wrong;
   if constexpr (C.coded()) {
     wrong = write_coded<C>(p, of.at, first_row(of.at), rows, o);
+  } else if constexpr (C.widens()) {
+    wrong = write_widened<C>(p, of, first_row(of.at), rows, o);
   } else if constexpr (C.entries) {
     wrong = write_entry<C, T>(p.problem, of, first_row(of.at), rows, o);
   } else {
@@ -185,6 +187,7 @@ __device__ bool Consumer<C, T, Policy>::enter(KeyTiles& range) {
   unmasked = unmasked_tiles<C>(seen);
   policy.enter(p.problem, next.at.batch, next.at.head);
   if constexpr (C.coded()) scales.value = coded_factor<C, Policy::kEveryTile>(p, next.at, row);
+  if constexpr (C.widens()) scales.value = widened_factor<C>(p, next);
   if constexpr (Policy::kMaskTensor) {
     range = shared.part[TaskRing::slot(task_count - 1)][warpgroup];
     pass_over(next.keys.count - (range.first + range.count));
@@ -219,6 +222,8 @@ __device__ void Consumer<C, T, Policy>::recompute(const TileIndex& at) const {
   const int first = first_row(at) + ptx::thread_x() % 128 / 32 * 16;
   if constexpr (C.coded()) {
     recompute_coded<C>(p, at, first, first + 16);
+  } else if constexpr (C.widens()) {
+    recompute_widened<C>(p, at, first, first + 16);
   } else if constexpr (C.entries) {
     recompute_suspects<T, false, true>(p.problem, at, first, first + 16);
   } else {

@@ -15,4 +15,8 @@ Functions functions();
 template <Element kElement, int kDim, int kValueDim>
 const void* entries_function();
 
+// Of instances/sm90_widened.cu: beside queries of this type, for the rows of kWidenedHeadDims.
+template <Element kElement, int kDim>
+const void* widened_function();
+
 }  // namespace tessera::cuda::sm90

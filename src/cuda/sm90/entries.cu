@@ -52,6 +52,12 @@ core::Status place_entries(void* params, const core::Addresses& at, void* worksp
   return move(&p.strips[2], TensorId::value);
 }
 
+core::Status place_widened(void* params, const core::Addresses& at, void* workspace) {
+  auto& p = *static_cast<WidenedParams*>(params);
+  cuda::place(&p.mixed.coded, at);
+  return place_entries(static_cast<EntriesParams*>(&p), at, workspace);
+}
+
 core::Status encode_maps(const BoxedTensors& boxes, int gpu, EntriesParams* p) {
   const runtime::Runtime& cuda = runtime::current();
   if (core::Status s = cuda.encode(boxes.query, gpu, &p->query); !s.ok()) return s;
@@ -81,16 +87,21 @@ core::Status set_entries_params(const core::Problem& p, const Tiling& tiling, co
   params.key_batch = p.kv.offsets ? 0 : 1;
   params.outer = static_cast<int>(p.kv.pages ? p.kv.pages.count : p.kv.offsets ? 1 : p.batch);
   if (core::Status s = encode_maps(boxes_of(p, tiling, params.box_rows), gpu, &params); !s.ok()) return s;
-  step->set_params(params);
-  step->place = place_entries;
+  if (core::is_8_bit(p.kv.dtype)) {
+    step->set_params(WidenedParams{params, translate_mixed(p), codes_of(p.kv.dtype)});
+    step->place = place_widened;
+  } else {
+    step->set_params(params);
+    step->place = place_entries;
+  }
   return {};
 }
 
 }  // namespace
 
 core::Status add_entries(const core::Problem& p, const runtime::Gpu& gpu, int least_queries, Steps* steps) {
-  const HeadDims dims = padded_dims(p);
-  const Tiling tiling = tiling_for(dims.dim, dims.value_dim, Variant::entries);
+  const Tiling tiling = entries_tiling(p);
+  const bool codes = core::is_8_bit(p.kv.dtype);
   const std::int64_t most = most_tiles(p, tiling.rows);
   if (core::Status s = check_tiles(most); !s.ok() || most == 0) return s;
   const int blocks = static_cast<int>(std::min<std::int64_t>(gpu.sms, most));
@@ -116,7 +127,7 @@ core::Status add_entries(const core::Problem& p, const runtime::Gpu& gpu, int le
   runtime::Step& attend = steps->add();
   attend.kernel = "sm90";
   attend.pdl = true;
-  attend.function = function_for(p, tiling, Variant::entries);
+  attend.function = codes ? widened_function_for(p, tiling) : function_for(p, tiling, Variant::entries);
   attend.grid[0] = static_cast<unsigned>(blocks);
   attend.threads = static_cast<unsigned>(tiling.threads);
   attend.shared_bytes = static_cast<unsigned>(tiling.shared_bytes);

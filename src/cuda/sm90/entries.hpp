@@ -1,8 +1,10 @@
-// Ragged and paged batches by the wgmma kernels: the entries that have rows enough.
+// Ragged and paged batches by the wgmma kernels: the entries that have rows enough. And dense ones whose K and
+// V alone are of 8 bits.
 #pragma once
 
 #include "core/problem.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/sm90/configs.hpp"
 #include "cuda/steps.hpp"
 
 namespace tessera::cuda::sm90 {
@@ -16,6 +18,8 @@ bool takes_entries(const core::Problem& problem, const runtime::Gpu& gpu);
 core::Status add_entries(const core::Problem& problem, const runtime::Gpu& gpu, int least_queries,
                          Steps* steps);
 
+// How those entries are cut up.
+Tiling entries_tiling(const core::Problem& problem);
 // Keys of a box of K and V, of which a key tile has several where pages are shorter.
 int entry_box_rows(const core::Problem& problem, int tile_keys);
 

@@ -6,6 +6,8 @@
 //   cutter    clears the rows of V that no row of Q sees, in the few key tiles that have such
 //   scout     takes the next row tile from the list, shortly before it is needed
 //
+// Codes of 8 bits land where those wait for them who widen them (widen.hpp), and leave out what nobody sees.
+//
 // Rows that nobody sees may belong to another entry, or to nobody, and hold anything: 0 * NaN would come into
 // sums. In K they do no harm, because their scores are replaced.
 #pragma once
@@ -122,6 +124,10 @@ struct EntryBoxes {
   int seen_begin, seen_end;
 
   using Ring = tile::Ring<C.stages>;
+  // Of a box; blocks of so many, of K and V.
+  static constexpr int kColumns = C.widens() ? 128 : 64;
+  static constexpr int kKeyBlocks = C.widens() ? C.code_blocks() : C.blocks(),
+                       kValueBlocks = C.widens() ? C.value_code_blocks() : C.value_blocks();
 
   __device__ EntryBoxes(const EntriesParams& params, Shared<C>& memory)
       : p(params), shared(memory), lane(static_cast<int>(threadIdx.x) % 32) {
@@ -153,7 +159,7 @@ struct EntryBoxes {
   }
   // Whether the lane's box is one of the first so many blocks of columns.
   __device__ bool in_block(int blocks) const {
-    if (C.blocks() == 1 && !C.strips) return lane < p.boxes;  // a register less
+    if (kKeyBlocks == 1 && !C.strips) return lane < p.boxes;  // a register less
     return column_block < blocks;
   }
   // What the table says is looked at here, not where it is asked: since then a slot had to become free. A box
@@ -167,7 +173,7 @@ struct EntryBoxes {
     const int outer = box.row < 0 ? p.outer : min(max(box.outer, 0), p.outer - 1), row = max(box.row, 0);
     if (in_block(kBlocks)) {
       ptx::tma_load(ptx::shared_address(to) + (column_block * C.keys + box_row) * 128, map, full.address(),
-                    64 * column_block, row, kv_head, outer);
+                    kColumns * column_block, row, kv_head, outer);
     } else if (C.strips && column_block < kBlocks + strips) {
       const int strip = column_block - kBlocks;
       ptx::tma_load(ptx::shared_address(to) + kBlocks * C.keys * 128 + (strip * C.keys + box_row) * 16,
@@ -202,12 +208,28 @@ struct KeyProducer : EntryBoxes<C> {
 
   __device__ KeyProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
 
+  // Which of K's tiles the n-th is copied to, once that is free.
+  struct Target {
+    char* tile;
+    tile::Barrier& full;
+  };
+  __device__ Target next_target() {
+    const unsigned n = key_count++;
+    if constexpr (C.widens()) {
+      const auto ring = shared.staging.key_ring();
+      const unsigned slot = ring.slot(n);
+      ring.wait_empty(n);
+      if (lane == 0) shared.staging.key_rows[slot] = {0, C.keys};
+      return {shared.staging.key[slot], ring.full[slot]};
+    } else {
+      const unsigned slot = Base::Ring::slot(n);
+      shared.key_ring().wait_empty(n);
+      return {shared.key[slot], shared.key_full[slot]};
+    }
+  }
   __device__ void load_key(const typename Base::Box& box) {
-    const unsigned slot = Base::Ring::slot(key_count);
-    shared.key_ring().wait_empty(key_count);
-    ++key_count;
-    Base::template copy<C.blocks()>(shared.key[slot], &p.key, 1, p.problem.sizes.dim, shared.key_full[slot],
-                                    box);
+    const Target to = next_target();
+    Base::template copy<Base::kKeyBlocks>(to.tile, &p.key, 1, p.problem.sizes.dim, to.full, box);
   }
   // A word by each lane: there are few registers.
   __device__ void make_known(const EntryTask& task) {
@@ -262,12 +284,19 @@ struct KeyProducer : EntryBoxes<C> {
   }
   __device__ void run() {
     ptx::wait_for_dependencies();
-    if (C.joint() && lane == 0) shared.key_full[0].arrive();  // before the first K there is no V
+    constexpr bool kJoint = C.joint() && !C.widens();
+    if (kJoint && lane == 0) shared.key_full[0].arrive();  // before the first K there is no V
     Base::for_tasks([&](const EntryTask& task) { compute(task); });
     if (lane != 0) return;
     shared.task[task_count % kTasks].at.row_tile = -1;
     shared.task_there[task_count % kTasks].arrive();
-    if (!C.joint()) return;
+    if constexpr (C.widens()) {
+      const auto ring = shared.staging.key_ring();
+      ring.wait_empty(key_count);
+      shared.staging.key_rows[ring.slot(key_count)].low = -1;
+      ring.full[ring.slot(key_count)].arrive();
+    }
+    if (!kJoint) return;
     shared.key_ring().wait_empty(key_count);  // and no K behind the last V
     shared.key_full[Base::Ring::slot(key_count)].arrive();
   }
@@ -281,12 +310,23 @@ struct ValueProducer : EntryBoxes<C> {
   using Base::lane;
   using Base::p;
   using Base::shared;
-  unsigned count = C.joint() ? 1 : 0, cut_count = 0;
+  unsigned count = C.joint() && !C.widens() ? 1 : 0, cut_count = 0;
 
   using Cuts = tile::RingIndex<C.stages + 1>;
 
   __device__ ValueProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
 
+  __device__ void stage_value(int tile, const typename Base::Box& box) {
+    const auto ring = shared.staging.value_ring();
+    const unsigned slot = ring.slot(count);
+    ring.wait_empty(count);
+    ++count;
+    if (lane == 0)
+      shared.staging.value_rows[slot] = {max(Base::seen_begin - tile * C.keys, 0),
+                                         Base::seen_end - tile * C.keys};
+    Base::template copy<Base::kValueBlocks>(shared.staging.value[slot], &p.value, 2,
+                                            p.problem.sizes.value_dim, ring.full[slot], box);
+  }
   __device__ void load_value(int tile, const typename Base::Box& box) {
     const typename Base::Ring ring = C.joint() ? shared.key_ring() : shared.value_ring();
     const unsigned slot = Base::Ring::slot(count);
@@ -311,11 +351,15 @@ struct ValueProducer : EntryBoxes<C> {
 #pragma unroll 1
       for (; tile >= first; --tile) {
         const typename Base::Box next = Base::box_of(tile - 1);
-        load_value(tile, box);
+        if constexpr (C.widens()) {
+          stage_value(tile, box);
+        } else {
+          load_value(tile, box);
+        }
         box = next;
       }
     });
-    if (lane != 0) return;
+    if (lane != 0 || C.widens()) return;
     shared.entry.cut[Cuts::slot(cut_count)] = {-1, 0, 0};
     shared.entry.cut_full[Cuts::slot(cut_count)].arrive();
   }
@@ -329,7 +373,7 @@ __device__ inline void produce_entries(const EntriesParams& p, Shared<C>& shared
   } else if (warp == 1) {
     ValueProducer<C>(p, shared).run();
   } else if (warp == 2) {
-    Cutter<C>{shared}.run();
+    if constexpr (!C.widens()) Cutter<C>{shared}.run();
   } else if (threadIdx.x % 32 == 0) {
     Scout<C>{p, shared}.run();
   }

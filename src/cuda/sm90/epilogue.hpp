@@ -149,14 +149,29 @@ struct RowEnds {
   }
 };
 
-// rows: the sums of single threads. True if one of the warp's rows is suspect.
-template <Config C, class T>
+// V has none.
+struct NoScales {
+  __device__ static float all() { return 1.0f; }
+  __device__ static float2 of(int) { return make_float2(1.0f, 1.0f); }
+};
+
+// rows: the sums of single threads. True if one of the warp's rows is suspect; of codes, whatever its sum is
+// (widened.hpp).
+template <Config C, class T, class ColumnScales = NoScales>
 __device__ inline bool write_rows(const Params& p, const tile::BlockView<T>& view, RowEnds<T, 2>& ends,
-                                  int lane, int row, int head, tile::RowState& rows, const Output<C>& o) {
+                                  int lane, int row, int head, tile::RowState& rows, const Output<C>& o,
+                                  const ColumnScales& scales = {}) {
   tile::join_sums(rows);
   if constexpr (C.mask_bytes > 0) tile::end_row_max(rows, {p.units.factor});
   tile::SoftmaxState state[2] = {rows.of(0), rows.of(1)};
   ends.end(p, head, state);
+  if constexpr (C.widens()) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      ends.inverse[r] *= scales.all();
+      ends.sound[r] = ends.there[r];
+    }
+  }
   if (lane % 4 == 0) ends.write_lse(p, view, row, head, state);
   const bool low = C.mask_bytes > 0 && ends.low(p, view, state);
   ends.template write_all<C.value_dim>(0, lane, [&](int n) {
@@ -164,6 +179,12 @@ __device__ inline bool write_rows(const Params& p, const tile::BlockView<T>& vie
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       x.of[r] = make_float2(x.of[r].x * ends.inverse[r], x.of[r].y * ends.inverse[r]);
+    if constexpr (C.widens()) {
+      const float2 of_columns = scales.of(n);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        x.of[r] = make_float2(x.of[r].x * of_columns.x, x.of[r].y * of_columns.y);
+    }
     return x;
   });
   return __any_sync(0xffffffffu, ends.suspect() || low);
@@ -179,9 +200,9 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
   return write_rows<C, T>(p, view, ends, lane, row, at.head, rows, o);
 }
 // Of a ragged or paged batch.
-template <Config C, class T>
+template <Config C, class T, class ColumnScales = NoScales>
 __device__ inline bool write_entry(const Params& p, const EntryTask& task, int first_row,
-                                   tile::RowState& rows, const Output<C>& o) {
+                                   tile::RowState& rows, const Output<C>& o, const ColumnScales& scales = {}) {
   const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   tile::BlockView<T> view = {};
   view.output = static_cast<T*>(p.output.data) + task.at.batch * p.output.strides.batch +
@@ -190,7 +211,7 @@ __device__ inline bool write_entry(const Params& p, const EntryTask& task, int f
     view.lse = p.output.lse + task.at.batch * p.output.lse_strides.batch +
                task.first_query * p.output.lse_strides.row;
   RowEnds<T, 2> ends(p, view, row, task.at.head, task.queries);
-  return write_rows<C, T>(p, view, ends, lane, row, task.at.head, rows, o);
+  return write_rows<C, T>(p, view, ends, lane, row, task.at.head, rows, o, scales);
 }
 
 // The lse of a row, by one warp, where it is not yet what it should be (tile/score.hpp).
@@ -205,10 +226,9 @@ __device__ inline void correct_low_lse(const Params& p, const tile::BlockView<T>
   if (lane == 0) tile::write_lse(p, view, at, largest);
 }
 
-// Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp. Rows in which a
-// visible NaN was met stay what they are.
-template <class T, bool kMaskTensor = false, bool kEntries = false>
-__device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
+// f(row) for each of rows [first, end) where a NaN was written; by one warp.
+template <class T, bool kEntries, class F>
+__device__ inline void for_suspects(const Params& p, const TileIndex& at, int first, int end, const F& f) {
   const int lane = ptx::thread_x() % 32;
   const auto view = tile::block_view<T, kEntries>(p, at.batch, at.head);
   const tile::SequenceOf<kEntries> sequence{p, at.batch};
@@ -216,9 +236,21 @@ __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, 
     const T* const out = tile::output_row(p, view, {row, at.head});
     bool suspect = false;
     for (int d = lane; d < p.sizes.value_dim; d += 32) suspect |= __hisnan(out[d]);
-    if (__any_sync(0xffffffffu, suspect)) tile::careful_row<T, false, kEntries>(p, at.batch, at.head, row);
-    if constexpr (kMaskTensor)
-      if (view.lse != nullptr) correct_low_lse(p, view, {row, at.head});
+    if (__any_sync(0xffffffffu, suspect)) f(row);
+  }
+}
+
+// Those rows again: see tile/careful.hpp. Rows in which a visible NaN was met stay what they are.
+template <class T, bool kMaskTensor = false, bool kEntries = false>
+__device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
+  for_suspects<T, kEntries>(p, at, first, end, [&](int row) {
+    tile::careful_row<T, false, kEntries>(p, at.batch, at.head, row);
+  });
+  if constexpr (kMaskTensor) {
+    const auto view = tile::block_view<T, kEntries>(p, at.batch, at.head);
+    if (view.lse == nullptr) return;
+    for (int row = first; row < min(end, tile::SequenceOf<kEntries>{p, at.batch}.queries()); ++row)
+      correct_low_lse(p, view, {row, at.head});
   }
 }
 

@@ -10,12 +10,15 @@
 
 namespace tessera::cuda::sm90 {
 
-// In entries_producer.hpp, for kernels that need it.
+// In entries_producer.hpp and widen.hpp, for kernels that need it.
 template <Config C>
 __device__ void produce_entries(const EntriesParams& p, Shared<C>& shared, int warp);
+template <Config C>
+struct Widener;
 
 template <Config C, class T, class Policy>
 __device__ inline void attend_block(const Sm90Params& p, char* memory) {
+  static_assert(C.registers_suffice());
   auto* const shared = reinterpret_cast<Shared<C>*>(memory);  // of each team
   if (threadIdx.x == 0) {
     ptx::prefetch_tensor_map(&p.query);
@@ -32,6 +35,12 @@ __device__ inline void attend_block(const Sm90Params& p, char* memory) {
       ptx::wait_for_dependencies();
   __syncthreads();
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  if constexpr (C.widens())
+    if (warpgroup > C.warpgroups()) {
+      ptx::give_registers<C.widener_registers()>();
+      Widener<C>{shared[0]}.run(static_cast<const WidenedParams&>(p).codes);
+      return;
+    }
   if (warpgroup == C.warpgroups()) {
     ptx::give_registers<C.producer_registers()>();
     const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * C.warpgroups();

@@ -34,6 +34,16 @@ const void* function_for(const core::Problem& p, const Tiling& tiling, Variant v
   return (p.dtype == TESSERA_BF16 ? of_bf16 : of_f16)[row].of(variant);
 }
 
+const void* widened_function_for(const core::Problem& p, const Tiling& tiling) {
+  const auto of = [&]<Element kElement>() {
+    return tiling.dim == 64    ? widened_function<kElement, 64>()
+           : tiling.dim == 128 ? widened_function<kElement, 128>()
+                               : widened_function<kElement, 256>();
+  };
+  return p.dtype == TESSERA_BF16 ? of.template operator()<Element::bf16>()
+                                 : of.template operator()<Element::f16>();
+}
+
 namespace {
 
 core::Status move_maps(TensorMap* query, TensorMap* key, TensorMap* value, const core::Addresses& at) {

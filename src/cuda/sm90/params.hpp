@@ -1,6 +1,7 @@
 // What a wgmma kernel receives: the problem, the tensors as TMA sees them, and the list of tiles.
 #pragma once
 
+#include "cuda/mixed.hpp"
 #include "cuda/params.hpp"
 #include "cuda/ptx/tma.hpp"
 #include "cuda/sm90/entry_list.hpp"
@@ -40,6 +41,12 @@ struct EntriesParams : StripParams {
   int key_batch;    // the same of keys that are not in pages
   int has_strips;
   int outer;  // pages that there are, or batch entries, or 1: as the maps of K and V have it
+};
+
+// And where K and V are of 8 bits.
+struct WidenedParams : EntriesParams {
+  Mixed mixed;
+  cuda::Codes codes;
 };
 
 }  // namespace tessera::cuda::sm90

@@ -7,7 +7,8 @@
 
 namespace tessera::cuda::sm90 {
 
-// What Q and K are of, in a kernel whose P and V are of T; sm90_fp8/coded.hpp has those of 8 bits.
+// What Q and K are of, in a kernel whose P and V are of T; sm90_fp8/coded.hpp has those of 8 bits,
+// widen.hpp those that were.
 template <Codes kCodes, class T>
 struct KeyElement {
   using Type = T;
@@ -30,6 +31,11 @@ __device__ inline void start_scores(Scores<C>& s, const ptx::MatrixDescriptor& q
   ptx::wgmma_commit();
 }
 
+// A block of 512 threads starts with 128 registers each, and no instruction may have more (ptxas), whatever
+// the warpgroup has taken since.
+template <auto C>
+inline constexpr bool kInHalves = C.threads() > 384 && C.value_dim > 128;
+
 // O += P V, or O = P V; of all keys, or of some.
 template <auto C, class T, int kFrom = 0, int kTo = C.keys, bool kAdd = true>
 __device__ inline void start_output(Output<C>& o, const Probs<C>& probs, const ptx::MatrixDescriptor& value) {
@@ -44,6 +50,13 @@ __device__ inline void start_output(Output<C>& o, const Probs<C>& probs, const p
       ptx::Wgmma<T, 16>::from_registers(
           reinterpret_cast<float(&)[2][4]>(o[kFirst / 8]), probs[k],
           value.strips_at(C.value_blocks() * C.keys * 128 + k * 16 * 16, 128, C.keys * 16), add);
+    } else if constexpr (kInHalves<C>) {
+      constexpr int kHalf = C.value_dim / 2;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        ptx::Wgmma<T, kHalf>::from_registers(reinterpret_cast<float(&)[kHalf / 8][4]>(o[half * kHalf / 8]),
+                                             probs[k],
+                                             value.at(half * kHalf / 64 * C.keys * 128 + k * 16 * 128), add);
     } else {
       ptx::Wgmma<T, C.value_dim>::from_registers(o, probs[k], value.at(k * 16 * 128), add);
     }

@@ -20,6 +20,34 @@ inline constexpr int kTasks = 4;
 // same number, and `key` stands for both. A slot of it is filled by two copies and released once, when both
 // have been read. V of a row tile's last key tile shares a slot with K of the next row tile's first; before
 // the first K of all there is no V, and behind the last V no K: the producer arrives in their place.
+// Codes of K and V as TMA writes them, before they are widened: blocks of 128 columns. A slot comes with the
+// rows of V's that some row of Q sees; slot -1 behind the last.
+struct Staged {
+  int low, high;
+};
+template <Config C, bool kWidens = C.widens()>
+struct Staging {};
+template <Config C>
+struct Staging<C, true> {
+  alignas(1024) char key[C.staged][C.code_blocks() * C.keys * 128];
+  alignas(1024) char value[C.staged][C.value_code_blocks() * C.keys * 128];
+  alignas(1024) tile::Barrier key_full[C.staged];
+  tile::Barrier key_empty[C.staged];
+  tile::Barrier value_full[C.staged], value_empty[C.staged];
+  Staged key_rows[C.staged], value_rows[C.staged];
+
+  __device__ tile::Ring<C.staged> key_ring() { return {key_full, key_empty}; }
+  __device__ tile::Ring<C.staged> value_ring() { return {value_full, value_empty}; }
+  __device__ void start() {
+    for (int s = 0; s < C.staged; ++s) {
+      key_full[s].init(1);
+      key_empty[s].init(4);
+      value_full[s].init(1);
+      value_empty[s].init(4);
+    }
+  }
+};
+
 template <Config C>
 struct Shared {
   alignas(1024) char query[C.consumers][C.query_bytes()];
@@ -42,6 +70,7 @@ struct Shared {
   KeyTiles part[kTasks][C.consumers];
 
   EntryPart<C.entries, C.stages> entry;
+  [[no_unique_address]] Staging<C> staging;
 
   __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
   __device__ WalkStates<C>& walk_states() {
@@ -68,9 +97,10 @@ __device__ inline void start_barriers(Shared<C>& shared) {
     shared.query_empty[w].init(128);
   }
   for (int s = 0; s < C.stages; ++s) {
-    shared.key_full[s].init(C.joint() ? 2 : 1);
+    constexpr int kWriters = C.widens() ? 4 : 1;
+    shared.key_full[s].init(C.joint() ? 2 * kWriters : kWriters);
     shared.key_empty[s].init(4 * C.consumers);
-    shared.value_full[s].init(1);
+    shared.value_full[s].init(kWriters);
     shared.value_empty[s].init(4 * C.consumers);
   }
   for (int t = 0; t < kTasks; ++t) shared.task_there[t].init(1);
@@ -81,6 +111,7 @@ __device__ inline void start_barriers(Shared<C>& shared) {
     }
   }
   if constexpr (C.entries) shared.entry.start();
+  if constexpr (C.widens()) shared.staging.start();
   ptx::barrier_init_fence();
 }
 

@@ -55,7 +55,7 @@ runtime::BoxedTensor box_of(tessera_dtype dtype, const core::Tensor4& t, std::in
     return static_cast<std::uint64_t>(extent > 1 ? stride * core::dtype_size(dtype) : kAlignment);
   };
   return {t.data,
-          element_of(dtype),
+          core::is_8_bit(dtype) ? Element::e4m3 : element_of(dtype),  // of bytes
           {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(n.rows),
            static_cast<std::uint64_t>(n.heads), static_cast<std::uint64_t>(n.outer)},
           {bytes(n.rows, t.row_stride), bytes(n.heads, t.head_stride), bytes(n.outer, t.batch_stride)},
@@ -65,15 +65,15 @@ runtime::BoxedTensor box_of(tessera_dtype dtype, const core::Tensor4& t, std::in
 core::Status check_boxes(const core::Problem& p) {
   const Extents rows = of_queries(p), keys = of_keys(p);
   if (core::Status s = check_box(p.dtype, "query", p.query, rows); !s.ok()) return s;
-  if (core::Status s = check_box(p.dtype, "key", p.kv.key, keys); !s.ok()) return s;
-  if (core::Status s = check_box(p.dtype, "value", p.kv.value, keys); !s.ok()) return s;
+  if (core::Status s = check_box(p.kv.dtype, "key", p.kv.key, keys); !s.ok()) return s;
+  if (core::Status s = check_box(p.kv.dtype, "value", p.kv.value, keys); !s.ok()) return s;
   return check_box(p.output.dtype, "output", p.output.rows, rows);
 }
 
 BoxedTensors boxes_of(const core::Problem& p, const Tiling& c, int key_rows) {
   BoxedTensors boxes{box_of(p.dtype, p.query, p.dim, of_queries(p), c.query_rows),
-                     box_of(p.dtype, p.kv.key, p.dim, of_keys(p), key_rows),
-                     box_of(p.dtype, p.kv.value, p.value_dim, of_keys(p), key_rows)};
+                     box_of(p.kv.dtype, p.kv.key, p.dim, of_keys(p), key_rows),
+                     box_of(p.kv.dtype, p.kv.value, p.value_dim, of_keys(p), key_rows)};
   if (!c.strips) return boxes;
   boxes.strips = {boxes.query, boxes.key, boxes.value};
   for (runtime::BoxedTensor& strip : boxes.strips) strip.strip = true;

@@ -4,6 +4,7 @@
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/epilogue.hpp"
+#include "cuda/sm90/value_scales.hpp"
 #include "cuda/sm90_fp8/params.hpp"
 #include "cuda/tile/coded_rows.hpp"
 
@@ -97,28 +98,6 @@ struct CodedRowsOut {
       for (int i = 0; i < 8; ++i)
         if (column + i < columns) to[i] = static_cast<unsigned short>(words[i / 2] >> 16 * (i % 2));
     }
-  }
-};
-
-// What V's scales make of a thread's columns 8 n and 8 n + 1.
-struct ValueScales {
-  const Scales& scales;
-  const float* first;  // of column 0
-  int columns, lane;
-
-  __device__ ValueScales(const Sm90Params& p, const Scales& of, const TileIndex& at, int of_lane)
-      : scales(of),
-        first(scales.data + scales.at(at.batch, p.group.divide(at.head), 0)),
-        columns(p.problem.sizes.value_dim),
-        lane(of_lane) {}
-  __device__ float all() const { return scales.data == nullptr || scales.channel != 0 ? 1.0f : *first; }
-  __device__ float2 of(int n) const {
-    float2 x = make_float2(1.0f, 1.0f);
-    if (scales.channel == 0) return x;
-    const int column = 8 * n + 2 * (lane % 4);
-    if (column < columns) x.x = first[column * scales.channel];
-    if (column + 1 < columns) x.y = first[(column + 1) * scales.channel];
-    return x;
   }
 };
 
