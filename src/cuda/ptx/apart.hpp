@@ -22,15 +22,17 @@ __device__ inline void widen_apart<E5m2>(unsigned codes, unsigned& even, unsigne
   odd = codes & 0xff00ff00u;
 }
 // The sign turned round, 8 bits count up from -128: as the last bits of 1024 they are exact.
+template <int kFirst, int kSecond>
+__device__ inline unsigned widen_turned(unsigned turned) {
+  const unsigned bits = __byte_perm(turned, 0x64646464u, 0x4040 | kSecond << 8 | kFirst);
+  const __half2 x = __hsub2(*reinterpret_cast<const __half2*>(&bits), __half2(1152.0f, 1152.0f));
+  return *reinterpret_cast<const unsigned*>(&x);
+}
 template <>
 __device__ inline void widen_apart<I8>(unsigned codes, unsigned& even, unsigned& odd) {
   const unsigned turned = codes ^ 0x80808080u;
-  const auto number = [](unsigned bits) {
-    const __half2 x = __hsub2(*reinterpret_cast<const __half2*>(&bits), __half2(1152.0f, 1152.0f));
-    return *reinterpret_cast<const unsigned*>(&x);
-  };
-  even = number(__byte_perm(turned, 0x64646464u, 0x4240));
-  odd = number(__byte_perm(turned, 0x64646464u, 0x4341));
+  even = widen_turned<0, 2>(turned);
+  odd = widen_turned<1, 3>(turned);
 }
 
 // In their own order: the first two in `low`.
@@ -46,10 +48,9 @@ __device__ inline void widen_four<E5m2>(unsigned codes, unsigned& low, unsigned&
 }
 template <>
 __device__ inline void widen_four<I8>(unsigned codes, unsigned& low, unsigned& high) {
-  unsigned even, odd;
-  widen_apart<I8>(codes, even, odd);
-  low = __byte_perm(even, odd, 0x5410);
-  high = __byte_perm(even, odd, 0x7632);
+  const unsigned turned = codes ^ 0x80808080u;
+  low = widen_turned<0, 1>(turned);
+  high = widen_turned<2, 3>(turned);
 }
 
 }  // namespace tessera::cuda::ptx

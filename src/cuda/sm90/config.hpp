@@ -8,7 +8,7 @@ namespace tessera::cuda::sm90 {
 inline constexpr int kMostMaskSlots = 4;
 
 // What Q and K are of where they are of 8 bits; or K and V alone, beside Q of 16, and a warpgroup more makes
-// 16 of their 8 on the way (widen.hpp): K becomes of Q's type, V of f16.
+// f16 of them on the way (widen.hpp), and a consumer of Q (narrow.hpp).
 enum class Codes { none, e4m3, e5m2, beside_f16, beside_bf16 };
 
 struct Config {
@@ -29,6 +29,7 @@ struct Config {
   // Q and K; V was widened to 16 bits before: see sm90_fp8/.
   TESSERA_CONSTEXPR bool coded() const { return codes == Codes::e4m3 || codes == Codes::e5m2; }
   TESSERA_CONSTEXPR bool widens() const { return codes == Codes::beside_f16 || codes == Codes::beside_bf16; }
+  TESSERA_CONSTEXPR bool narrows() const { return codes == Codes::beside_bf16; }
   // Scores have a factor that is a row tile's own.
   TESSERA_CONSTEXPR bool own_factor() const { return codes != Codes::none; }
   // How K and V come and go: see shared.hpp.
@@ -70,13 +71,13 @@ struct Config {
   // A producer that asks a mask tensor has more to remember.
   TESSERA_CONSTEXPR int producer_registers() const {
     if (more_for_producer()) return 56;
-    return warpgroups() == 2 ? 40 : 32;
+    return warpgroups() == 2 && !widens() ? 40 : 32;
   }
   TESSERA_CONSTEXPR int consumer_registers() const {
-    if (widens()) return warpgroups() == 3 ? 136 : 216;
+    if (widens()) return warpgroups() == 3 ? 128 : dim > 128 ? 216 : 208;
     return (warpgroups() == 4 ? 112 : warpgroups() == 3 ? 160 : 232) - (more_for_producer() ? 8 : 0);
   }
-  TESSERA_CONSTEXPR int widener_registers() const { return 40; }
+  TESSERA_CONSTEXPR int widener_registers() const { return warpgroups() == 3 ? 56 : dim > 128 ? 48 : 64; }
   // A block has as many registers as its threads begin with, in eights: who asks for more than others have
   // given back waits for ever.
   TESSERA_CONSTEXPR bool registers_suffice() const {

@@ -24,21 +24,27 @@ __device__ bool write_coded(const Sm90Params& p, const TileIndex& at, int first_
 template <Config C>
 __device__ void recompute_coded(const Sm90Params& p, const TileIndex& at, int first, int end);
 
-// The same in sm90/widened.hpp, where K and V alone are.
+// The same in widened.hpp and narrow.hpp, where K and V alone are.
 template <Config C>
 __device__ float widened_factor(const Sm90Params& p, const EntryTask& task);
+template <Config C>
+__device__ tile::RowFactors narrow_query(char* query, int warpgroup, float factor);
 template <Config C>
 __device__ bool write_widened(const Sm90Params& p, const EntryTask& task, int first_row, RowState& rows,
                               const Output<C>& o);
 template <Config C>
 __device__ void recompute_widened(const Sm90Params& p, const TileIndex& at, int first, int end);
 
-// A row tile's factor, where it has one of its own.
-template <bool kOwn>
+// A row tile's factor, where it has one of its own, or those of its rows.
+template <bool kOwn, bool kRows = false>
 struct OwnFactor {};
 template <>
 struct OwnFactor<true> {
   float value;
+};
+template <>
+struct OwnFactor<true, true> {
+  tile::RowFactors value;
 };
 
 // Policy: what happens to scores (tile/score.hpp).
@@ -55,7 +61,7 @@ struct Consumer {
   int note = 0;
   unsigned mask_count = 0;
   Policy policy = {};
-  OwnFactor<C.own_factor()> scales = {};
+  OwnFactor<C.own_factor(), C.narrows()> scales = {};
 
   using Ring = tile::Ring<C.stages>;
   using TaskRing = tile::RingIndex<kTasks>;
@@ -67,7 +73,14 @@ struct Consumer {
   __device__ const TaskOf<C>& task(unsigned before = 0) const {
     return shared.task[TaskRing::slot(task_count - 1 - before)];
   }
-  __device__ typename Policy::Factor factor() const {
+  __device__ auto factor() const {
+    if constexpr (C.narrows()) {
+      return scales.value;
+    } else {
+      return factor_of_all();
+    }
+  }
+  __device__ typename Policy::Factor factor_of_all() const {
     if constexpr (C.own_factor() && !Policy::kEveryTile) return {scales.value};
     return {Policy::factor(p.problem)};
   }
@@ -265,6 +278,8 @@ struct Consumer {
   __device__ void start_first(Scores<C>& s, bool there = true) {
     if (there) {
       shared.query_full[warpgroup].wait((task_count - 1) & 1);
+      if constexpr (C.narrows())
+        scales.value = narrow_query<C>(shared.query[warpgroup], warpgroup, widened_factor<C>(p, task()));
       wait_key();
       read_note();
     }

@@ -187,7 +187,7 @@ __device__ bool Consumer<C, T, Policy>::enter(KeyTiles& range) {
   unmasked = unmasked_tiles<C>(seen);
   policy.enter(p.problem, next.at.batch, next.at.head);
   if constexpr (C.coded()) scales.value = coded_factor<C, Policy::kEveryTile>(p, next.at, row);
-  if constexpr (C.widens()) scales.value = widened_factor<C>(p, next);
+  if constexpr (C.widens() && !C.narrows()) scales.value = widened_factor<C>(p, next);
   if constexpr (Policy::kMaskTensor) {
     range = shared.part[TaskRing::slot(task_count - 1)][warpgroup];
     pass_over(next.keys.count - (range.first + range.count));

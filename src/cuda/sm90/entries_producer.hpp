@@ -216,11 +216,11 @@ struct KeyProducer : EntryBoxes<C> {
   __device__ Target next_target() {
     const unsigned n = key_count++;
     if constexpr (C.widens()) {
-      const auto ring = shared.staging.key_ring();
+      const auto ring = shared.staging().key_ring();
       const unsigned slot = ring.slot(n);
       ring.wait_empty(n);
-      if (lane == 0) shared.staging.key_rows[slot] = {0, C.keys};
-      return {shared.staging.key[slot], ring.full[slot]};
+      if (lane == 0) shared.staging().key_rows[slot] = {0, C.keys};
+      return {shared.staging().key[slot], ring.full[slot]};
     } else {
       const unsigned slot = Base::Ring::slot(n);
       shared.key_ring().wait_empty(n);
@@ -291,9 +291,9 @@ struct KeyProducer : EntryBoxes<C> {
     shared.task[task_count % kTasks].at.row_tile = -1;
     shared.task_there[task_count % kTasks].arrive();
     if constexpr (C.widens()) {
-      const auto ring = shared.staging.key_ring();
+      const auto ring = shared.staging().key_ring();
       ring.wait_empty(key_count);
-      shared.staging.key_rows[ring.slot(key_count)].low = -1;
+      shared.staging().key_rows[ring.slot(key_count)].low = -1;
       ring.full[ring.slot(key_count)].arrive();
     }
     if (!kJoint) return;
@@ -317,14 +317,14 @@ struct ValueProducer : EntryBoxes<C> {
   __device__ ValueProducer(const EntriesParams& params, Shared<C>& memory) : Base(params, memory) {}
 
   __device__ void stage_value(int tile, const typename Base::Box& box) {
-    const auto ring = shared.staging.value_ring();
+    const auto ring = shared.staging().value_ring();
     const unsigned slot = ring.slot(count);
     ring.wait_empty(count);
     ++count;
     if (lane == 0)
-      shared.staging.value_rows[slot] = {max(Base::seen_begin - tile * C.keys, 0),
+      shared.staging().value_rows[slot] = {max(Base::seen_begin - tile * C.keys, 0),
                                          Base::seen_end - tile * C.keys};
-    Base::template copy<Base::kValueBlocks>(shared.staging.value[slot], &p.value, 2,
+    Base::template copy<Base::kValueBlocks>(shared.staging().value[slot], &p.value, 2,
                                             p.problem.sizes.value_dim, ring.full[slot], box);
   }
   __device__ void load_value(int tile, const typename Base::Box& box) {

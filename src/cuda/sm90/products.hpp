@@ -7,8 +7,7 @@
 
 namespace tessera::cuda::sm90 {
 
-// What Q and K are of, in a kernel whose P and V are of T; sm90_fp8/coded.hpp has those of 8 bits,
-// widen.hpp those that were.
+// What Q and K are of, in a kernel whose P and V are of T; sm90_fp8/coded.hpp has those of 8 bits.
 template <Codes kCodes, class T>
 struct KeyElement {
   using Type = T;

@@ -49,7 +49,7 @@ struct Staging<C, true> {
 };
 
 template <Config C>
-struct Shared {
+struct Shared : Staging<C> {
   alignas(1024) char query[C.consumers][C.query_bytes()];
   alignas(1024) char key[C.stages][C.key_bytes()];
   alignas(1024) char value[C.stages][C.value_bytes()];
@@ -70,8 +70,8 @@ struct Shared {
   KeyTiles part[kTasks][C.consumers];
 
   EntryPart<C.entries, C.stages> entry;
-  [[no_unique_address]] Staging<C> staging;
 
+  __device__ Staging<C>& staging() { return *this; }
   __device__ char* mask_slot(int n, int bytes) { return reinterpret_cast<char*>(this + 1) + n * bytes; }
   __device__ WalkStates<C>& walk_states() {
     return *reinterpret_cast<WalkStates<C>*>(mask_slot(1, C.mask_bytes));
@@ -111,11 +111,11 @@ __device__ inline void start_barriers(Shared<C>& shared) {
     }
   }
   if constexpr (C.entries) shared.entry.start();
-  if constexpr (C.widens()) shared.staging.start();
+  if constexpr (C.widens()) shared.staging().start();
   ptx::barrier_init_fence();
 }
 
 // Named barriers; 0 is __syncthreads.
-enum NamedBarrier : int { kTurnOf = 1 };  // + warpgroup
+enum NamedBarrier : int { kTurnOf = 1, kQueryOf = 8 };  // + warpgroup
 
 }  // namespace tessera::cuda::sm90

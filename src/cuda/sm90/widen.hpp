@@ -7,51 +7,27 @@
 #pragma once
 
 #include "cuda/ptx/async_copy.hpp"
+#include "cuda/ptx/codes.hpp"
 #include "cuda/ptx/whole.hpp"
-#include "cuda/ptx/widen_bf16.hpp"
+#include "cuda/ptx/apart.hpp"
 #include "cuda/sm90/params.hpp"
-#include "cuda/sm90/products.hpp"
 #include "cuda/sm90/shared.hpp"
 
 namespace tessera::cuda::sm90 {
 
-template <class T>
-struct KeyElement<Codes::beside_bf16, T> {
-  using Type = __nv_bfloat16;
-};
-
 // 16 codes as two chunks.
-template <class Code, class To>
-struct WidenChunk {
-  __device__ static void run(const uint4& codes, uint4& first, uint4& second) {
-    ptx::widen_four<Code>(codes.x, first.x, first.y);
-    ptx::widen_four<Code>(codes.y, first.z, first.w);
-    ptx::widen_four<Code>(codes.z, second.x, second.y);
-    ptx::widen_four<Code>(codes.w, second.z, second.w);
-  }
-};
 template <class Code>
-struct WidenChunk<Code, __nv_bfloat16> {
-  __device__ static void run(const uint4& codes, uint4& first, uint4& second) {
-    ptx::widen_four_bf16<Code>(codes.x, first.x, first.y);
-    ptx::widen_four_bf16<Code>(codes.y, first.z, first.w);
-    ptx::widen_four_bf16<Code>(codes.z, second.x, second.y);
-    ptx::widen_four_bf16<Code>(codes.w, second.z, second.w);
-    const unsigned some = ptx::not_finite<Code>(codes.x) | ptx::not_finite<Code>(codes.y) |
-                          ptx::not_finite<Code>(codes.z) | ptx::not_finite<Code>(codes.w);
-    if ((some & 0x80808080u) == 0) return;
-    ptx::widen_any_bf16<Code>(codes.x, first.x, first.y);
-    ptx::widen_any_bf16<Code>(codes.y, first.z, first.w);
-    ptx::widen_any_bf16<Code>(codes.z, second.x, second.y);
-    ptx::widen_any_bf16<Code>(codes.w, second.z, second.w);
-  }
-};
+__device__ inline void widen_chunk(const uint4& codes, uint4& first, uint4& second) {
+  ptx::widen_four<Code>(codes.x, first.x, first.y);
+  ptx::widen_four<Code>(codes.y, first.z, first.w);
+  ptx::widen_four<Code>(codes.z, second.x, second.y);
+  ptx::widen_four<Code>(codes.w, second.z, second.w);
+}
 
 template <Config C>
 struct Widener {
   Shared<C>& shared;
 
-  using Key = typename KeyElement<C.codes, __half>::Type;
   using Ring = tile::RingIndex<C.stages>;
   using StagedRing = tile::RingIndex<C.staged>;
 
@@ -70,28 +46,46 @@ struct Widener {
     __device__ unsigned in_row(int of) const { return static_cast<unsigned>(of ^ row % 8) * 16; }
   };
 
-  // kSome: rows from `low` to before `high`, others become zeros; else all.
-  template <class Code, class To, int kColumns, bool kSome>
+  // kSome: rows from `low` to before `high`, others become zeros; else all. A few rows at a time, so that
+  // they wait together.
+  template <class Code, int kColumns, bool kSome>
   __device__ static void widen(const char* to, const char* from, int low = 0, int high = C.keys) {
+    constexpr int kApart = Part<kColumns>::kApart, kRows = C.keys / kApart, kBatch = kRows < 4 ? kRows : 4;
+    static_assert(kRows % kBatch == 0);
     const Part<kColumns> part;
-    const unsigned source = ptx::shared_address(from) + part.row * 128 + part.in_row(part.chunk);
     const int first = part.chunk % 4 * 2;
-    const unsigned target = ptx::shared_address(to) + (part.chunk / 4 * C.keys + part.row) * 128;
-    const unsigned one = target + part.in_row(first + (part.turned() ? 1 : 0)),
-                   other = target + part.in_row(first + (part.turned() ? 0 : 1));
+    const bool turned = part.turned();
 #pragma unroll
-    for (int block = 0; block < (kColumns + 127) / 128; ++block)
-#pragma unroll 2
-      for (int row = 0; row < C.keys; row += part.kApart) {
-        const unsigned further = row * 128;
-        uint4 codes = ptx::load_shared_16(source + block * C.keys * 128 + further);
-        if (kSome && (part.row + row < low || part.row + row >= high)) codes = make_uint4(0, 0, 0, 0);
-        if (part.turned()) codes = make_uint4(codes.z, codes.w, codes.x, codes.y);
-        uint4 wide[2];
-        WidenChunk<Code, To>::run(codes, wide[0], wide[1]);
-        ptx::store_shared_16(one + 2 * block * C.keys * 128 + further, wide[0]);
-        ptx::store_shared_16(other + 2 * block * C.keys * 128 + further, wide[1]);
+    for (int block = 0; block < (kColumns + 127) / 128; ++block) {
+      unsigned source =
+          ptx::shared_address(from) + (block * C.keys + part.row) * 128 + part.in_row(part.chunk);
+      const unsigned target =
+          ptx::shared_address(to) + ((2 * block + part.chunk / 4) * C.keys + part.row) * 128;
+      unsigned one = target + part.in_row(first + (turned ? 1 : 0)),
+               other = target + part.in_row(first + (turned ? 0 : 1));
+      int row = part.row;
+      const auto load = [&](int i) {
+        uint4 codes = ptx::load_shared_16(source + i * kApart * 128);
+        if (kSome && (row + i * kApart < low || row + i * kApart >= high)) codes = make_uint4(0, 0, 0, 0);
+        return codes;
+      };
+#pragma unroll 1
+      for (int batch = 0; batch < kRows; batch += kBatch) {
+        uint4 codes[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) codes[i] = load(i);
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          if (turned) codes[i] = make_uint4(codes[i].z, codes[i].w, codes[i].x, codes[i].y);
+          uint4 wide[2];
+          widen_chunk<Code>(codes[i], wide[0], wide[1]);
+          ptx::store_shared_16(one + i * kApart * 128, wide[0]);
+          ptx::store_shared_16(other + i * kApart * 128, wide[1]);
+        }
+        constexpr int kFurther = kBatch * kApart;
+        row += kFurther, source += kFurther * 128, one += kFurther * 128, other += kFurther * 128;
       }
+    }
   }
   // Each warp for its part: codes have been read, what they became is written.
   __device__ static void done(tile::Barrier& full, tile::Barrier& staged) {
@@ -104,7 +98,7 @@ struct Widener {
 
   template <class Code>
   __device__ void run() {
-    auto& staging = shared.staging;
+    auto& staging = shared.staging();
     const bool leads = ptx::thread_x() % 32 == 0;
     if (C.joint() && leads) shared.key_full[0].arrive();  // before the first K there is no V
     unsigned n = 0;
@@ -114,7 +108,7 @@ struct Widener {
       staging.key_ring().wait_full(n);
       if (staging.key_rows[staged].low < 0) break;
       shared.key_ring().wait_empty(n);
-      widen<Code, Key, C.dim, false>(shared.key[slot], staging.key[staged]);
+      widen<Code, C.dim, false>(shared.key[slot], staging.key[staged]);
       done(shared.key_full[slot], staging.key_empty[staged]);
 
       const unsigned values = C.joint() ? n + 1 : n, in = Ring::slot(values);
@@ -123,9 +117,9 @@ struct Widener {
       const Staged rows = staging.value_rows[staged];
       ring.wait_empty(values);
       if (rows.low <= 0 && rows.high >= C.keys) {
-        widen<Code, __half, C.value_dim, false>(shared.value[in], staging.value[staged]);
+        widen<Code, C.value_dim, false>(shared.value[in], staging.value[staged]);
       } else {
-        widen<Code, __half, C.value_dim, true>(shared.value[in], staging.value[staged], rows.low, rows.high);
+        widen<Code, C.value_dim, true>(shared.value[in], staging.value[staged], rows.low, rows.high);
       }
       done(ring.full[in], staging.value_empty[staged]);
     }

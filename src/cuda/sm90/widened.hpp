@@ -3,8 +3,8 @@
 
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/epilogue.hpp"
+#include "cuda/sm90/narrow.hpp"
 #include "cuda/sm90/value_scales.hpp"
-#include "cuda/sm90/widen.hpp"
 #include "cuda/tile/coded_rows.hpp"
 #include "cuda/tile/mixed_rows.hpp"
 
@@ -20,9 +20,19 @@ __device__ inline float widened_factor(const Sm90Params& p, const EntryTask& tas
 }
 
 template <Config C>
+struct OutputElement {
+  using Type = __half;
+};
+template <Config C>
+  requires(C.codes == Codes::beside_bf16)
+struct OutputElement<C> {
+  using Type = __nv_bfloat16;
+};
+
+template <Config C>
 __device__ inline bool write_widened(const Sm90Params& p, const EntryTask& task, int first_row,
                                      RowState& rows, const Output<C>& o) {
-  using Out = typename KeyElement<C.codes, __half>::Type;
+  using Out = typename OutputElement<C>::Type;
   const ValueScales scales(p, static_cast<const WidenedParams&>(p).mixed.coded.value, task.at,
                            ptx::thread_x() % 32);
   return write_entry<C, Out>(p.problem, task, first_row, rows, o, scales);
@@ -38,7 +48,7 @@ __device__ inline void careful_widened(const WidenedParams& p, const TileIndex& 
 // Rows [first, end) again, by one warp, where a NaN was written: see tile/careful.hpp.
 template <Config C>
 __device__ inline void recompute_widened(const Sm90Params& params, const TileIndex& at, int first, int end) {
-  using Out = typename KeyElement<C.codes, __half>::Type;
+  using Out = typename OutputElement<C>::Type;
   const auto& p = static_cast<const WidenedParams&>(params);
   for_suspects<Out, true>(p.problem, at, first, end, [&](int row) {
     switch (p.codes) {

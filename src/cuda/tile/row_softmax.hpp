@@ -48,7 +48,9 @@ __device__ inline float row_factors(const RowState&, float factor) { return fact
 __device__ inline RowFactors row_factors(const RowState& rows, MaskedFactor factor) {
   return {{factor_of(factor, rows.row_max[0]), factor_of(factor, rows.row_max[1])}};
 }
+__device__ inline RowFactors row_factors(const RowState&, const RowFactors& factors) { return factors; }
 __device__ inline float of_row(float factor, int) { return factor; }
+__device__ inline MaskedFactor of_row(MaskedFactor factor, int) { return factor; }
 __device__ inline float of_row(const RowFactors& factors, int r) { return factors.of[r]; }
 
 // The first row max: the largest score of the row's first tile.
@@ -58,7 +60,7 @@ __device__ inline void start_row_max(const float (&s)[kGroups][4], RowState& row
   find_largest<kChains>(s, largest, 0, kRows);
 #pragma unroll
   for (int r = 0; r < kRows; ++r)  // a row that sees nothing yet keeps a finite one
-    rows.row_max[r] = fmaxf(row_max_of(factor, largest[r]), kLowest);
+    rows.row_max[r] = fmaxf(row_max_of(of_row(factor, r), largest[r]), kLowest);
 }
 
 // Scores to P, rounded, and their sums; of all keys, or of groups of 8 from kFrom to kTo. To the exponents of
@@ -121,7 +123,7 @@ __device__ inline void start_over(const float (&s)[kGroups][4], RowState& rows, 
   for (int r = 0; r < kRows; ++r) {
     const unsigned grown = __ballot_sync(0xffffffffu, !(sum[r] <= kMostSum));
     const bool mine = (grown >> (lane & ~3u) & 15u) != 0;
-    shrink[r] = move_row_max(rows, r, mine ? row_max_of(factor, largest[r]) : rows.row_max[r]);
+    shrink[r] = move_row_max(rows, r, mine ? row_max_of(of_row(factor, r), largest[r]) : rows.row_max[r]);
   }
 }
 // The same where exponents are shifted; `shift` is of a row max of 0.
