@@ -23,6 +23,12 @@ struct Coded8 {
   using MoreBody = typename CodedMoreOf<C, Code, C.wgmma>::Type;
   using LatentBody = CodedLatent<C, Code>;
 
+  __device__ static void widen(Shared<C>& shared) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    if constexpr (C.wideners() > 0) TileWidener<C, Code>(shared).run();
+#endif
+  }
+
   __device__ static void compute_carefully(const Params* d, int batch, int pack_index, int row) {
 #pragma unroll 1
     for (int column = 0; column < C.value_dim; column += tile::kCarefulColumns) {

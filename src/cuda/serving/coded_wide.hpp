@@ -1,9 +1,9 @@
-// The consumer of up to 64 packed rows over keys and values of 8 bits, by wgmma: the four warps first make a
-// tile of f16 of a tile of codes, each thread a part, then multiply as more.hpp's do. There are two tiles of
-// f16, so that warps meet once: who begins with a tile knows that all are done with the one before the last.
+// The consumer of up to 64 packed rows over keys and values of 8 bits, by wgmma as more.hpp's: four warps more
+// make tiles of f16 of tiles of codes, one ahead.
 #pragma once
 
 #include "cuda/serving/coded_more.hpp"
+#include "cuda/tile/widen_tile.hpp"
 
 namespace tessera::cuda::serving {
 
@@ -34,65 +34,68 @@ struct CodedWide : CodedMore<C, Code> {
     }
   }
 
-  // K or V of a tile: a row of 128 codes is 8 chunks, and 16 of f16. A thread has the same chunk of every
-  // 16th row. Threads that read the same 128 bytes write to two blocks of columns: half of them begin with
-  // the second chunk, for the banks' sake. kWhole: all keys are there; else those that no query sees become
-  // zeros.
-  template <bool kWhole>
-  __device__ static void widen(unsigned to, unsigned from, int first_key, const tile::KeyRange& seen) {
-    static_assert(C.dim == 128 && C.value_dim == 128);
-    constexpr int kApart = C.consumers() / 8, kRows = C.keys / kApart;
-    const int row = static_cast<int>(threadIdx.x) / 8, chunk = static_cast<int>(threadIdx.x) % 8;
-    const bool turned = chunk >= 4;
-    const unsigned source = from + chunk_at<C>(row, chunk),
-                   one = to + chunk_at<C>(row, 2 * chunk + (turned ? 1 : 0)),
-                   other = to + chunk_at<C>(row, 2 * chunk + (turned ? 0 : 1));
-    uint4 codes[kRows];
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int key = first_key + row + i * kApart;
-      codes[i] = make_uint4(0, 0, 0, 0);  // of 0, too
-      if (kWhole || (key >= seen.begin && key < seen.end))
-        codes[i] = ptx::load_shared_16(source + static_cast<unsigned>(i * kApart * 128));
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const unsigned further = static_cast<unsigned>(i * kApart * 128);
-      if (turned) codes[i] = make_uint4(codes[i].z, codes[i].w, codes[i].x, codes[i].y);
-      uint4 wide;
-      ptx::widen_four<Code>(codes[i].x, wide.x, wide.y);
-      ptx::widen_four<Code>(codes[i].y, wide.z, wide.w);
-      ptx::store_shared_16(one + further, wide);
-      ptx::widen_four<Code>(codes[i].z, wide.x, wide.y);
-      ptx::widen_four<Code>(codes[i].w, wide.z, wide.w);
-      ptx::store_shared_16(other + further, wide);
-    }
-  }
-  template <bool kWhole>
-  __device__ void widen_tile(unsigned to, unsigned n, int first_key, const tile::KeyRange& seen) const {
-    widen<kWhole>(to, shared.key(n), first_key, seen);
-    widen<kWhole>(to + 2 * C.key_bytes(), shared.value(n), first_key, seen);
-  }
-
   __device__ bool step(const Task& task, int t, unsigned n) {
-    const int first_key = t * C.keys;
-    const unsigned key = ptx::shared_address(shared.wide[n % 2]), value = key + 2 * C.key_bytes();
-    const tile::KeyRange& seen = task.seen;
-    if (first_key >= seen.begin && first_key + C.keys <= seen.end) {
-      widen_tile<true>(key, n, first_key, seen);
-    } else {
-      widen_tile<false>(key, n, first_key, seen);
-    }
-    ptx::fence_for_tensor_cores();
-    meet<C>();
+    const auto ring = shared.wide_ring();
+    const unsigned key = ptx::shared_address(shared.wide[ring.slot(n)]), value = key + 2 * C.key_bytes();
+    ring.wait_full(n);
     float s[C.keys / 8][4];
     Products::key(s, q, key);
     this->scale(s, n);
-    this->change(s, task, first_key);
+    this->change(s, task, t * C.keys);
     unsigned probs[C.keys / 16][4];
     this->soften(probs, s, n);
     Products::value(o, probs, value);
+    __syncwarp();
+    ring.release(n);
     return false;
+  }
+};
+
+// The warps that widen, through all of a block's tasks. Keys that no query sees become zeros.
+template <Config C, class Code>
+struct TileWidener {
+  Shared<C>& shared;
+  int thread;
+  unsigned count = 0;  // tiles
+
+  __device__ explicit TileWidener(Shared<C>& memory)
+      : shared(memory), thread(static_cast<int>(threadIdx.x) - 32 * C.first_widener()) {}
+
+  template <bool kSome>
+  __device__ void widen(unsigned to, int low, int high) const {
+    tile::widen_tile<Code, C.keys, C.dim, kSome>(thread, to, shared.key(count), low, high);
+    tile::widen_tile<Code, C.keys, C.value_dim, kSome>(thread, to + 2 * C.key_bytes(), shared.value(count),
+                                                       low, high);
+  }
+  __device__ void widen_all(const Task& task) {
+    const auto ring = shared.wide_ring();
+    const int end = task.end_of(task.end_piece - 1);
+#pragma unroll 1
+    for (int t = task.first; t < end; ++t) {
+      const int low = task.seen.begin - t * C.keys, high = task.seen.end - t * C.keys;
+      const unsigned slot = ring.slot(count), to = ptx::shared_address(shared.wide[slot]);
+      shared.wait_full(count);
+      ring.wait_empty(count);
+      if (low <= 0 && high >= C.keys) {
+        widen<false>(to, low, high);
+      } else {
+        widen<true>(to, low, high);
+      }
+      ptx::fence_for_tensor_cores();
+      __syncwarp();
+      if (thread % 32 == 0) ring.full[slot].arrive();
+      shared.release(count);
+      ++count;
+    }
+  }
+  __device__ void run() {
+#pragma unroll 1
+    for (int n = 0;; ++n) {
+      const Task& task = shared.wait_task(n);
+      if (task.batch < 0) return;
+      widen_all(task);
+      shared.end_task(n);
+    }
   }
 };
 

@@ -54,7 +54,16 @@ struct Config {
   TESSERA_CONSTEXPR bool large_ends() const { return !few || latent; }      // pieces leave much behind
   TESSERA_CONSTEXPR int warps() const { return keys_apart() ? keys / 16 : 4; }  // that multiply
   TESSERA_CONSTEXPR int consumers() const { return 32 * warps(); }              // threads
-  TESSERA_CONSTEXPR int threads() const { return consumers() + 32 * kProducerWarps; }
+  // Warps that make f16 of codes, behind the producers and two that do nothing: registers are traded by four
+  // warps together (coded_wide.hpp).
+  TESSERA_CONSTEXPR int wideners() const { return wgmma && coded() ? 4 : 0; }
+  TESSERA_CONSTEXPR int first_widener() const { return 8; }
+  TESSERA_CONSTEXPR int threads() const {
+    return wideners() > 0 ? 32 * (first_widener() + wideners()) : consumers() + 32 * kProducerWarps;
+  }
+  // Where there are those: 504 for three groups of four warps.
+  TESSERA_CONSTEXPR int consumer_registers() const { return 248; }
+  TESSERA_CONSTEXPR int other_registers() const { return 128; }
   // Of V's columns, those that a warp has when a piece has ended.
   TESSERA_CONSTEXPR int columns() const { return few ? value_dim / warps() : value_dim; }
   // What the row max of a piece is: an exponent of 2; else of the unit that scores are kept in.

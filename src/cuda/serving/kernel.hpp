@@ -258,17 +258,32 @@ __device__ __forceinline__ void attend_block(const typename Kind::Params& d, cha
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) shared.start(d.box_shift == 0);
   __syncthreads();
-  if (warp == C.warps()) {
-    produce<C, Kind>(d, shared);
-  } else if (warp > C.warps()) {
-    wait_for_kernels_before();
-    if (d.clears != 0)
-      tile::clear_unowned_rows<T>(d.problem, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    if (d.box_shift == 0) copy_values<C, Kind>(d, shared);
-  } else {
-    wait_for_kernels_before();
-    Consumer<C, T, kOptions, Kind>{d, shared}.run();
+  const auto produce_and_clear = [&] {
+    if (warp == C.warps()) {
+      produce<C, Kind>(d, shared);
+    } else if (warp == C.warps() + 1) {
+      wait_for_kernels_before();
+      if (d.clears != 0)
+        tile::clear_unowned_rows<T>(d.problem, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+      if (d.box_shift == 0) copy_values<C, Kind>(d, shared);
+    }
+  };
+  if constexpr (C.wideners() > 0) {
+    if (warp >= C.warps()) {
+      ptx::give_registers<C.other_registers()>();
+      if (warp >= C.first_widener()) {
+        Kind::widen(shared);
+      } else {
+        produce_and_clear();
+      }
+      return;
+    }
+    ptx::take_registers<C.consumer_registers()>();
+  } else if (warp >= C.warps()) {
+    return produce_and_clear();
   }
+  wait_for_kernels_before();
+  Consumer<C, T, kOptions, Kind>{d, shared}.run();
 }
 
 }  // namespace tessera::cuda::serving

@@ -25,11 +25,12 @@ struct TileScales<C, true> {
   alignas(16) float key[C.stages][C.keys], value[C.stages][C.keys];
 };
 // Tiles of f16 made of codes, K before V.
+inline constexpr int kWideTiles = 2;
 template <Config C, bool kSome = (C.wide_bytes() > 0)>
 struct WideTiles {};
 template <Config C>
 struct WideTiles<C, true> {
-  alignas(1024) char wide[2][C.wide_bytes() / 2];
+  alignas(1024) char wide[kWideTiles][C.wide_bytes() / kWideTiles];
 };
 // Of latent attention there are no registers to keep what can be worked out from it.
 template <Config C>
@@ -46,6 +47,7 @@ struct Shared : WideTiles<C> {
   MergeStep steps[C.warps()][C.merge_rows()][kMostAtOnce];
   unsigned suspects[2][C.warps()];
   tile::Barrier full[C.stages], empty[C.stages];
+  tile::Barrier wide_full[kWideTiles], wide_empty[kWideTiles];
   // What is to be done, told by the producer.
   static constexpr int kTasks = 4;
   tile::Barrier task_there[kTasks], task_done[kTasks];
@@ -73,6 +75,7 @@ struct Shared : WideTiles<C> {
     __syncwarp();
   }
 
+  __device__ tile::Ring<kWideTiles> wide_ring() { return {wide_full, wide_empty}; }
   // A tile's slot and the parity of its barriers' phase, counted through all of a block's tiles.
   __device__ unsigned key(unsigned n) const { return ptx::shared_address(ring[n % C.stages]); }
   __device__ unsigned value(unsigned n) const { return key(n) + (C.latent ? 0 : C.key_bytes()); }
@@ -87,11 +90,15 @@ struct Shared : WideTiles<C> {
   __device__ void start(bool copied) {
     for (int s = 0; s < C.stages; ++s) {
       full[s].init(copied ? 32 * kProducerWarps : 1);
-      empty[s].init(C.warps());
+      empty[s].init(C.warps() + C.wideners());
     }
     for (int n = 0; n < kTasks; ++n) {
       task_there[n].init(1);
-      task_done[n].init(C.warps() + (copied ? kProducerWarps - 1 : 0));
+      task_done[n].init(C.warps() + C.wideners() + (copied ? kProducerWarps - 1 : 0));
+    }
+    for (int n = 0; n < kWideTiles && C.wideners() > 0; ++n) {
+      wide_full[n].init(C.wideners());
+      wide_empty[n].init(C.warps());
     }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     ptx::barrier_init_fence();

@@ -9,6 +9,7 @@
 #include "cuda/sm90/shared.hpp"
 #include "cuda/sm90/softmax.hpp"
 #include "cuda/sm90/walk.hpp"
+#include "cuda/tile/softmax.hpp"
 
 namespace tessera::cuda::sm90 {
 

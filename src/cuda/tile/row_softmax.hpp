@@ -40,10 +40,6 @@ __device__ inline void find_largest(const float (&s)[kGroups][4], float (&larges
   }
 }
 
-// What the scores of a thread's rows are multiplied by to be exponents of 2.
-struct RowFactors {
-  float of[2];
-};
 __device__ inline float row_factors(const RowState&, float factor) { return factor; }
 __device__ inline RowFactors row_factors(const RowState& rows, MaskedFactor factor) {
   return {{factor_of(factor, rows.row_max[0]), factor_of(factor, rows.row_max[1])}};

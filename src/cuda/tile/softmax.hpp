@@ -47,6 +47,11 @@ TESSERA_HOST_DEVICE float factor_of(float factor, float) { return factor; }
 TESSERA_HOST_DEVICE float factor_of(MaskedFactor factor, float row_max) {
   return is_far_out(row_max) ? factor.far_out() : factor.usual;
 }
+// What the scores of a thread's rows are multiplied by to be exponents of 2.
+struct RowFactors {
+  float of[2];
+};
+
 TESSERA_HOST_DEVICE float row_max_of(float factor, float largest) { return largest * factor; }
 TESSERA_HOST_DEVICE float row_max_of(MaskedFactor factor, float largest) {
   return largest * factor_of(factor, largest * factor.usual);
