@@ -104,7 +104,8 @@ void fill_scales(const tessera_tensor& t, const Random& draws, tessera_dtype dty
     const double power = std::ldexp(least, static_cast<int>(draws.below(2 * index, 6)));
     const std::uint64_t word = draws.word(2 * index + 1);
     const double between = exact || word % 2 == 0 ? 1.0 : 1.0 + static_cast<double>(word >> 40) * 0x1p-24;
-    static_cast<float*>(t.data)[at] = static_cast<float>(power * between);
+    const double sign = exact || word % 16 != 3 ? 1.0 : -1.0;  // nobody says that scales are positive
+    static_cast<float*>(t.data)[at] = static_cast<float>(sign * power * between);
   }
 }
 

@@ -197,6 +197,38 @@ TEST(ServingGraph, OneServesEveryLength) {
   }
 }
 
+// Captured at one key, replayed at as many as there is room for; and at some, which have the bits that they have
+// where there is room for no more.
+TEST(ServingGraph, GrowsFromOneKeyTo131072) {
+  SKIP_WITHOUT_GPU();
+  constexpr std::int64_t kAll = 131'072, kSome = 4'000, kPage = 64;
+  const Shape s{4, 1, 64, 64, TESSERA_BF16, mask_of(TESSERA_UNBOUNDED), 0};
+  std::vector<Sequence> batch;
+  batch.emplace_back(s, 1, kAll, 1);
+  batch.emplace_back(s, 1, kSome, 1);
+  Sequence &longest = batch[0], &some = batch[1];
+  std::copy_n(longest.query.row(0, 0, 0), s.heads * some.query.row_bytes(), some.query.row(0, 0, 0));
+  std::copy_n(longest.key.row(0, 0, 0), kSome * some.key.row_bytes(), some.key.row(0, 0, 0));
+  std::copy_n(longest.value.row(0, 0, 0), kSome * some.value.row_bytes(), some.value.row(0, 0, 0));
+  const Bits expected_of_some = Together(s, batch, {{1}, kPage}).run(gpu_device());
+  Together together(s, batch, {{0}, kPage});
+  const Bits expected = together.run(gpu_device());
+  OnDevice there(together.problem);
+  gpu::Memory& lengths = there.memory[core::TensorId::key_lengths];
+  const auto set_length = [&](std::int32_t keys) { return lengths.upload(&keys, sizeof keys).ok(); };
+  ASSERT_EQ(lengths.bytes(), sizeof(std::int32_t));
+  ASSERT_TRUE(set_length(1));
+  const Captured step([&](const tessera_device& d) { return status_of(tessera_attend(&there.problem, &d)); });
+  ASSERT_TRUE(step.status.ok()) << step.status.message;
+  const auto bits_at = [&](std::int64_t keys) {
+    EXPECT_TRUE(set_length(static_cast<std::int32_t>(keys)) && step.replay().ok());
+    there.download();
+    return together.bits();
+  };
+  EXPECT_TRUE(bits_at(kAll) == expected);
+  EXPECT_TRUE(bits_at(kSome) == expected_of_some);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ServingBits,
     testing::Values(

@@ -59,10 +59,12 @@ template <class Code>
 CodedFunctions coded_functions_of() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
   CodedFunctions f;
-  f.row[0][CodedVariant::few] = address(attend_codes<Code, 128, 128, CodedVariant::few>);
-  f.row[0][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
-  f.row[1][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
-  f.row[2][CodedVariant::few] = address(attend_codes<Code, 640, 512, CodedVariant::few>);
+  f.row[0][CodedVariant::few] = address(attend_codes<Code, 64, 64, CodedVariant::few>);
+  f.row[0][CodedVariant::more] = address(attend_codes<Code, 64, 64, CodedVariant::more>);
+  f.row[1][CodedVariant::few] = address(attend_codes<Code, 128, 128, CodedVariant::few>);
+  f.row[1][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
+  f.row[2][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
+  f.row[3][CodedVariant::few] = address(attend_codes<Code, 640, 512, CodedVariant::few>);
   return f;
 }
 

@@ -36,7 +36,7 @@ struct CodedWide : CodedMore<C, Code> {
 
   __device__ bool step(const Task& task, int t, unsigned n) {
     const auto ring = shared.wide_ring();
-    const unsigned key = ptx::shared_address(shared.wide[ring.slot(n)]), value = key + 2 * C.key_bytes();
+    const unsigned key = ptx::shared_address(shared.wide[ring.slot(n)]), value = key + C.wide_key_bytes();
     ring.wait_full(n);
     float s[C.keys / 8][4];
     Products::key(s, q, key);
@@ -64,7 +64,7 @@ struct TileWidener {
   template <bool kSome>
   __device__ void widen(unsigned to, int low, int high) const {
     tile::widen_tile<Code, C.keys, C.dim, kSome>(thread, to, shared.key(count), low, high);
-    tile::widen_tile<Code, C.keys, C.value_dim, kSome>(thread, to + 2 * C.key_bytes(), shared.value(count),
+    tile::widen_tile<Code, C.keys, C.value_dim, kSome>(thread, to + C.wide_key_bytes(), shared.value(count),
                                                        low, high);
   }
   __device__ void widen_all(const Task& task) {

@@ -75,13 +75,16 @@ struct Config {
   TESSERA_CONSTEXPR bool takes_two() const { return coded() && keys_apart() && stages > 2; }
   TESSERA_CONSTEXPR int chunk() const { return 16 / element_bytes; }  // elements of 16 bytes
   TESSERA_CONSTEXPR int block() const { return 8 * chunk(); }         // columns of 128 bytes
-  TESSERA_CONSTEXPR int key_bytes() const { return keys * dim * element_bytes; }
-  TESSERA_CONSTEXPR int slot_bytes() const { return keys * (dim + (latent ? 0 : value_dim)) * element_bytes; }
+  TESSERA_CONSTEXPR int key_blocks() const { return (dim + block() - 1) / block(); }
+  TESSERA_CONSTEXPR int value_blocks() const { return latent ? 0 : (value_dim + block() - 1) / block(); }
+  TESSERA_CONSTEXPR int key_bytes() const { return key_blocks() * keys * 128; }
+  TESSERA_CONSTEXPR int slot_bytes() const { return (key_blocks() + value_blocks()) * keys * 128; }
   TESSERA_CONSTEXPR int sum_bytes() const { return sum_in_registers ? 0 : rows * value_dim * 4; }
   // What warps tell each other of a tile's scores, and of the next one's.
   TESSERA_CONSTEXPR int scores_bytes() const { return latent ? 2 * warps() * rows * keys * 4 : 0; }
   // Two tiles as f16, of codes that wgmma multiplies (coded_wide.hpp).
   TESSERA_CONSTEXPR int wide_bytes() const { return coded() && wgmma ? 4 * keys * (dim + value_dim) : 0; }
+  TESSERA_CONSTEXPR int wide_key_bytes() const { return 2 * keys * dim; }
   // Scales of the ring's keys and values.
   TESSERA_CONSTEXPR int scales_bytes() const { return coded() ? stages * keys * 8 : 0; }
   // What Shared<C> takes: the ring, the sum, then everything small. Here for those who compile for the host.
@@ -133,7 +136,7 @@ enum class CodedVariant { few, more };
 inline constexpr int kCodedVariants = 2;
 // The last row is for values that lie in keys, as that of kHeadDims is. Of a key it has 640 bytes: 512 codes
 // and a tail of 64 elements of 16 bits, or 576 codes.
-inline constexpr HeadDims kCodedHeadDims[] = {{128, 128}, {256, 256}, {640, 512}};
+inline constexpr HeadDims kCodedHeadDims[] = {{64, 64}, {128, 128}, {256, 256}, {640, 512}};
 TESSERA_CONSTEXPR bool has_all_coded(int dim) { return dim <= 128; }  // else few alone
 TESSERA_CONSTEXPR Config config_for_codes(int arch, int dim, int value_dim, CodedVariant variant) {
   const bool hopper = arch >= 90, latent = is_latent(dim);

@@ -47,8 +47,7 @@ struct Producer {
   }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  static constexpr int kKeyBlocks = C.dim / C.block(),
-                       kBlocks = kKeyBlocks + (C.latent ? 0 : C.value_dim / C.block());
+  static constexpr int kKeyBlocks = C.key_blocks(), kBlocks = kKeyBlocks + C.value_blocks();
 
   // A box of a task's tiles.
   struct Box {

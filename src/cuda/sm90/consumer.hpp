@@ -19,7 +19,7 @@ template <Config C, bool kEveryTile>
 __device__ float coded_factor(const Sm90Params& p, const TileIndex& at, int first_row);
 template <Config C>
 __device__ void scale_coded(Scores<C>& s, const Sm90Params& p, const TileIndex& at, float factor, int tile);
-template <Config C>
+template <Config C, bool kEveryTile>
 __device__ bool write_coded(const Sm90Params& p, const TileIndex& at, int first_row, RowState& rows,
                             const Output<C>& o);
 template <Config C>

@@ -163,7 +163,7 @@ __device__ void Consumer<C, T, Policy>::write(const TaskOf<C>& of, RowState& row
   ptx::wait_for_dependencies();
   bool wrong;
   if constexpr (C.coded()) {
-    wrong = write_coded<C>(p, of.at, first_row(of.at), rows, o);
+    wrong = write_coded<C, Policy::kEveryTile>(p, of.at, first_row(of.at), rows, o);
   } else if constexpr (C.widens()) {
     wrong = write_widened<C>(p, of, first_row(of.at), rows, o);
   } else if constexpr (C.entries) {

@@ -4,19 +4,18 @@
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/epilogue.hpp"
 #include "cuda/sm90/narrow.hpp"
-#include "cuda/sm90/value_scales.hpp"
+#include "cuda/sm90/sequence_scales.hpp"
 #include "cuda/tile/coded_rows.hpp"
 #include "cuda/tile/mixed_rows.hpp"
 
 namespace tessera::cuda::sm90 {
 
-// Scores are exponents of 2 with this. A factor of 0 would make NaN of the -inf of a hidden key; one below
-// turns a row's largest score into its smallest: all comes out NaN, and is computed again.
+// See coded_factor (sm90_fp8/coded.hpp).
 template <Config C>
 __device__ inline float widened_factor(const Sm90Params& p, const EntryTask& task) {
   const Scales& scales = static_cast<const WidenedParams&>(p).mixed.coded.key;
-  const float factor = p.problem.scoring.scale_log2 * tile::scale_at(scales, task.at.batch, task.kv_head, 0);
-  return factor < 0.0f ? __uint_as_float(0x7fffffffu) : factor < 0x1p-100f ? 0x1p-100f : factor;
+  return exponent_factor(p.problem.scoring.scale_log2 *
+                         tile::scale_at(scales, task.at.batch, task.kv_head, 0));
 }
 
 template <Config C>

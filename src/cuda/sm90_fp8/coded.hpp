@@ -4,7 +4,7 @@
 #include "cuda/ptx/global_store.hpp"
 #include "cuda/sm90/consumer.hpp"
 #include "cuda/sm90/epilogue.hpp"
-#include "cuda/sm90/value_scales.hpp"
+#include "cuda/sm90/sequence_scales.hpp"
 #include "cuda/sm90_fp8/params.hpp"
 #include "cuda/tile/coded_rows.hpp"
 
@@ -28,13 +28,14 @@ __device__ inline const Coded& coded_of(const Sm90Params& p) {
 }
 
 // Scores are dot products of codes. kEveryTile: they become those of what the codes stand for in scale_coded;
-// else they are exponents of 2 with this. A factor of 0 would make NaN of the -inf of a hidden key.
+// else they are exponents of 2 with this. A factor of 0 would make NaN of the -inf of a hidden key; one below
+// turns a row's largest score into its smallest: all comes out NaN, and is computed again.
 template <Config C, bool kEveryTile>
 __device__ inline float coded_factor(const Sm90Params& p, const TileIndex& at, int first_row) {
   const Coded& coded = coded_of<C>(p);
   float factor = tile::scale_at(coded.query, at.batch, at.head, first_row);
   if (!coded.key.by_block()) factor *= tile::scale_at(coded.key, at.batch, p.group.divide(at.head), 0);
-  return kEveryTile ? factor : fmaxf(p.problem.scoring.scale_log2 * factor, 0x1p-100f);
+  return kEveryTile ? factor : exponent_factor(p.problem.scoring.scale_log2 * factor);
 }
 
 // Key tiles are of 64 keys or 128, and so are blocks.
@@ -101,9 +102,10 @@ struct CodedRowsOut {
   }
 };
 
-template <Config C>
+template <Config C, bool kEveryTile>
 __device__ inline bool write_coded(const Sm90Params& p, const TileIndex& at, int first_row, RowState& rows,
                                    const Output<C>& o) {
+  const bool spoilt = isnan(coded_factor<C, kEveryTile>(p, at, first_row));
   const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   const Params& problem = p.problem;
   CodedRowsOut out(problem, coded_of<C>(p).output, at, row);
@@ -139,7 +141,7 @@ __device__ inline bool write_coded(const Sm90Params& p, const TileIndex& at, int
   bool suspect = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r)
-    suspect |= out.there[r] && state[r].sum == state[r].sum && out.check[r] != out.check[r];
+    suspect |= out.there[r] && (spoilt || state[r].sum == state[r].sum) && out.check[r] != out.check[r];
   return __any_sync(0xffffffffu, suspect);
 }
 
@@ -154,7 +156,7 @@ __device__ inline void recompute_coded(const Sm90Params& p, const TileIndex& at,
     for (int d = lane; d < problem.sizes.value_dim; d += 32)
       suspect |= tile::is_nan(out.kind, reinterpret_cast<const char*>(out.place(0, d)));
     if (!__any_sync(0xffffffffu, suspect)) continue;
-    tile::careful_row_of<__half, false, true>(
+    tile::careful_row_of<__half, true, true>(
         problem, at.batch, at.head, row, 0, [&](const auto& v, tile::RowIndex index) {
           return tile::CodedRows<CodeOf<C.codes>>(problem, coded_of<C>(p), v, index);
         });

@@ -38,7 +38,7 @@ struct WidenedPart {
   __device__ unsigned in_row(int of) const { return static_cast<unsigned>(of ^ row % 8) * 16; }
 };
 
-// Of kKeys rows; kSome: from `low` to before `high`, others become zeros; else all. A few at a time, so that
+// Of kKeys rows; kSome: from `low` to before `high`, others, which may not be there, become zeros; else all. A few at a time, so that
 // they wait together.
 template <class Code, int kKeys, int kColumns, bool kSome>
 __device__ inline void widen_tile(int thread, unsigned to, unsigned from, int low = 0, int high = kKeys) {
@@ -59,8 +59,9 @@ __device__ inline void widen_tile(int thread, unsigned to, unsigned from, int lo
       uint4 codes[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        codes[i] = ptx::load_shared_16(source + i * kApart * 128);
-        if (kSome && (row + i * kApart < low || row + i * kApart >= high)) codes[i] = make_uint4(0, 0, 0, 0);
+        codes[i] = make_uint4(0, 0, 0, 0);
+        if (!kSome || (row + i * kApart >= low && row + i * kApart < high))
+          codes[i] = ptx::load_shared_16(source + i * kApart * 128);
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {

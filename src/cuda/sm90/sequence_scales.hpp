@@ -1,10 +1,15 @@
-// Scales of V that are one number for a sequence, or one for each column: they go into O.
+// Scales that are one number for a sequence; of V, or one for each column, which go into O.
 #pragma once
 
 #include "cuda/coded.hpp"
 #include "cuda/sm90/params.hpp"
 
 namespace tessera::cuda::sm90 {
+
+// What scores are multiplied by to be exponents of 2: not too small, and NaN instead of below 0.
+__device__ inline float exponent_factor(float factor) {
+  return factor < 0.0f ? __uint_as_float(0x7fffffffu) : factor < 0x1p-100f ? 0x1p-100f : factor;
+}
 
 // What V's scales make of a thread's columns 8 n and 8 n + 1.
 struct ValueScales {
