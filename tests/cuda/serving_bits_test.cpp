@@ -197,8 +197,8 @@ TEST(ServingGraph, OneServesEveryLength) {
   }
 }
 
-// Captured at one key, replayed at as many as there is room for; and at some, which have the bits that they have
-// where there is room for no more.
+// Captured at one key, replayed at as many as there is room for; and at some, which have the bits that they
+// have where there is room for no more.
 TEST(ServingGraph, GrowsFromOneKeyTo131072) {
   SKIP_WITHOUT_GPU();
   constexpr std::int64_t kAll = 131'072, kSome = 4'000, kPage = 64;

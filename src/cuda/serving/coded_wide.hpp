@@ -1,5 +1,5 @@
-// The consumer of up to 64 packed rows over keys and values of 8 bits, by wgmma as more.hpp's: four warps more
-// make tiles of f16 of tiles of codes, one ahead.
+// The consumer of up to 64 packed rows over keys and values of 8 bits, by wgmma as more.hpp's: four warps
+// more make tiles of f16 of tiles of codes, one ahead.
 #pragma once
 
 #include "cuda/serving/coded_more.hpp"

@@ -81,8 +81,8 @@ struct Config {
   // A block has as many registers as its threads begin with, in eights: who asks for more than others have
   // given back waits for ever.
   TESSERA_CONSTEXPR bool registers_suffice() const {
-    const int taken = warpgroups() * consumer_registers() + producer_registers() +
-                      (widens() ? widener_registers() : 0);
+    const int taken =
+        warpgroups() * consumer_registers() + producer_registers() + (widens() ? widener_registers() : 0);
     return taken <= threads() / 128 * (65536 / threads() / 8 * 8);
   }
   TESSERA_CONSTEXPR bool more_for_producer() const { return mask_bytes > 0 && warpgroups() < 4; }

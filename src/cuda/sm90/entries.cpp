@@ -30,8 +30,7 @@ Tiling entries_tiling(const core::Problem& p) {
     return tiling_for(dims.dim, dims.value_dim, Variant::entries);
   }
   std::size_t row = 0;
-  while (row + 1 < std::size(kWidenedHeadDims) &&
-         std::max(p.dim, p.value_dim) > kWidenedHeadDims[row].dim)
+  while (row + 1 < std::size(kWidenedHeadDims) && std::max(p.dim, p.value_dim) > kWidenedHeadDims[row].dim)
     ++row;
   const Codes codes = p.dtype == TESSERA_BF16 ? Codes::beside_bf16 : Codes::beside_f16;
   return tiling_of(widened_config_for(kWidenedHeadDims[row].dim, codes));

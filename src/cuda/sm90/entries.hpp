@@ -1,5 +1,5 @@
-// Ragged and paged batches by the wgmma kernels: the entries that have rows enough. And dense ones whose K and
-// V alone are of 8 bits.
+// Ragged and paged batches by the wgmma kernels: the entries that have rows enough. And dense ones whose K
+// and V alone are of 8 bits.
 #pragma once
 
 #include "core/problem.hpp"

@@ -323,7 +323,7 @@ struct ValueProducer : EntryBoxes<C> {
     ++count;
     if (lane == 0)
       shared.staging().value_rows[slot] = {max(Base::seen_begin - tile * C.keys, 0),
-                                         Base::seen_end - tile * C.keys};
+                                           Base::seen_end - tile * C.keys};
     Base::template copy<Base::kValueBlocks>(shared.staging().value[slot], &p.value, 2,
                                             p.problem.sizes.value_dim, ring.full[slot], box);
   }

@@ -182,8 +182,7 @@ __device__ inline bool write_rows(const Params& p, const tile::BlockView<T>& vie
     if constexpr (C.widens()) {
       const float2 of_columns = scales.of(n);
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        x.of[r] = make_float2(x.of[r].x * of_columns.x, x.of[r].y * of_columns.y);
+      for (int r = 0; r < 2; ++r) x.of[r] = make_float2(x.of[r].x * of_columns.x, x.of[r].y * of_columns.y);
     }
     return x;
   });
@@ -202,7 +201,8 @@ __device__ inline bool write_output(const Params& p, const TileIndex& at, int fi
 // Of a ragged or paged batch.
 template <Config C, class T, class ColumnScales = NoScales>
 __device__ inline bool write_entry(const Params& p, const EntryTask& task, int first_row,
-                                   tile::RowState& rows, const Output<C>& o, const ColumnScales& scales = {}) {
+                                   tile::RowState& rows, const Output<C>& o,
+                                   const ColumnScales& scales = {}) {
   const int lane = ptx::thread_x() % 32, row = first_row + ptx::thread_x() % 128 / 32 * 16 + lane / 4;
   tile::BlockView<T> view = {};
   view.output = static_cast<T*>(p.output.data) + task.at.batch * p.output.strides.batch +
@@ -243,9 +243,8 @@ __device__ inline void for_suspects(const Params& p, const TileIndex& at, int fi
 // Those rows again: see tile/careful.hpp. Rows in which a visible NaN was met stay what they are.
 template <class T, bool kMaskTensor = false, bool kEntries = false>
 __device__ inline void recompute_suspects(const Params& p, const TileIndex& at, int first, int end) {
-  for_suspects<T, kEntries>(p, at, first, end, [&](int row) {
-    tile::careful_row<T, false, kEntries>(p, at.batch, at.head, row);
-  });
+  for_suspects<T, kEntries>(
+      p, at, first, end, [&](int row) { tile::careful_row<T, false, kEntries>(p, at.batch, at.head, row); });
   if constexpr (kMaskTensor) {
     const auto view = tile::block_view<T, kEntries>(p, at.batch, at.head);
     if (view.lse == nullptr) return;

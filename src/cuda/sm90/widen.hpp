@@ -38,7 +38,7 @@ struct Widener {
       if (staging.key_rows[staged].low < 0) break;
       shared.key_ring().wait_empty(n);
       tile::widen_tile<Code, C.keys, C.dim, false>(thread, ptx::shared_address(shared.key[slot]),
-                                                     ptx::shared_address(staging.key[staged]));
+                                                   ptx::shared_address(staging.key[staged]));
       done(shared.key_full[slot], staging.key_empty[staged]);
 
       const unsigned values = C.joint() ? n + 1 : n, in = Ring::slot(values);
@@ -51,8 +51,7 @@ struct Widener {
       if (rows.low <= 0 && rows.high >= C.keys) {
         tile::widen_tile<Code, C.keys, C.value_dim, false>(thread, to, from);
       } else {
-        tile::widen_tile<Code, C.keys, C.value_dim, true>(thread, to, from,
-                                                          rows.low, rows.high);
+        tile::widen_tile<Code, C.keys, C.value_dim, true>(thread, to, from, rows.low, rows.high);
       }
       done(ring.full[in], staging.value_empty[staged]);
     }

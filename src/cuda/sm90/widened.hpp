@@ -23,8 +23,7 @@ struct OutputElement {
   using Type = __half;
 };
 template <Config C>
-  requires(C.codes == Codes::beside_bf16)
-struct OutputElement<C> {
+requires(C.codes == Codes::beside_bf16) struct OutputElement<C> {
   using Type = __nv_bfloat16;
 };
 

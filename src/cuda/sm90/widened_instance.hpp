@@ -10,8 +10,9 @@
 namespace tessera::cuda::sm90 {
 
 template <Element kElement, int kDim>
-inline constexpr Config kWidenedConfig =
-    widened_config_for(kDim, kElement == Element::bf16 ? Codes::beside_bf16 : Codes::beside_f16);
+inline constexpr Config kWidenedConfig = widened_config_for(kDim, kElement == Element::bf16
+                                                                      ? Codes::beside_bf16
+                                                                      : Codes::beside_f16);
 
 template <Element kElement, int kDim>
 __global__ void __launch_bounds__(kWidenedConfig<kElement, kDim>.threads(), 1)

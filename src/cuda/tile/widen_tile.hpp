@@ -1,7 +1,7 @@
-// A tile of codes in shared memory becomes one of f16 as tensor cores read it, by 128 threads. Both are blocks
-// of columns with rows of 128 bytes, chunks of 16 bytes swizzled by the row's number: a row of 128 codes is 8
-// chunks, and 16 of f16, of which those of the first four are in one block of 64 columns, the others in the
-// next.
+// A tile of codes in shared memory becomes one of f16 as tensor cores read it, by 128 threads. Both are
+// blocks of columns with rows of 128 bytes, chunks of 16 bytes swizzled by the row's number: a row of 128
+// codes is 8 chunks, and 16 of f16, of which those of the first four are in one block of 64 columns, the
+// others in the next.
 //
 // Threads that share 128 bytes of codes write to two blocks, or to two rows: half of them begin with the
 // second of their two chunks, for the banks' sake.
@@ -38,8 +38,8 @@ struct WidenedPart {
   __device__ unsigned in_row(int of) const { return static_cast<unsigned>(of ^ row % 8) * 16; }
 };
 
-// Of kKeys rows; kSome: from `low` to before `high`, others, which may not be there, become zeros; else all. A few at a time, so that
-// they wait together.
+// Of kKeys rows; kSome: from `low` to before `high`, others, which may not be there, become zeros; else all.
+// A few at a time, so that they wait together.
 template <class Code, int kKeys, int kColumns, bool kSome>
 __device__ inline void widen_tile(int thread, unsigned to, unsigned from, int low = 0, int high = kKeys) {
   using Part = WidenedPart<kColumns>;
