@@ -109,17 +109,33 @@ bool merges_apart(const Choice& choice, const Route& route, const Work& work) {
   return choice.merge != nullptr && route.others_at < 0 && work.blocks >= kSpread * work.sequences;
 }
 
+core::Status place_coded(void* params, const core::Addresses& at, void* workspace) {
+  auto* const d = static_cast<CodedParams*>(params);
+  cuda::place(&d->mixed.coded, at);
+  return place(static_cast<ServingParams*>(d), at, workspace);
+}
+// Of either kernel.
+void set_step_params(const core::Problem& p, const ServingParams& params, runtime::Step* step) {
+  step->kernel = has_codes(p) ? "serving_codes" : "serving";
+  if (has_codes(p)) {
+    step->set_params(coded_params(p, params));
+    step->place = place_coded;
+  } else {
+    step->set_params(params);
+    step->place = place;
+  }
+}
+
 // The second kernel: merge_rows.hpp.
-void add_merge(const Choice& choice, const ServingParams& params, bool pdl, Steps* steps) {
+void add_merge(const core::Problem& p, const Choice& choice, const ServingParams& params, bool pdl,
+               Steps* steps) {
   runtime::Step& merge = steps->add();
-  merge.kernel = "serving";
   merge.function = choice.merge;
   merge.pdl = pdl;
   merge.grid[0] = static_cast<unsigned>(params.blocks - 1);
   merge.grid[1] = static_cast<unsigned>(divide_up(params.slot_rows, merge_rows_at_once(choice.config)));
   merge.threads = static_cast<unsigned>(merge_threads(choice.config));
-  merge.set_params(params);
-  merge.place = place;
+  set_step_params(p, params, &merge);
 }
 
 // The kernel of one variant.
@@ -140,7 +156,6 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
         steps->add_workspace((params.chains + work.blocks * 2 * params.chain_slots) * slot_bytes);
   }
   runtime::Step& attend = steps->add();
-  attend.kernel = has_codes(p) ? "serving_codes" : "serving";
   attend.function = choice.function;
   attend.pdl = sm80::pdl(arch);
   attend.grid[0] = static_cast<unsigned>(work.blocks);
@@ -149,18 +164,8 @@ core::Status add_launch(const core::Problem& p, const runtime::Gpu& gpu, const C
   const bool alone = c.min_blocks > 1 && work.blocks <= gpu.sms;
   attend.shared_bytes =
       static_cast<unsigned>(alone ? std::max(c.shared_bytes(), kAloneBytes) : c.shared_bytes());
-  if (has_codes(p)) {
-    attend.set_params(coded_params(p, params));
-    attend.place = [](void* placed, const core::Addresses& at, void* workspace) {
-      auto* const d = static_cast<CodedParams*>(placed);
-      cuda::place(&d->mixed.coded, at);
-      return place(static_cast<ServingParams*>(d), at, workspace);
-    };
-  } else {
-    attend.set_params(params);
-    attend.place = place;
-  }
-  if (params.merges_apart != 0) add_merge(choice, params, attend.pdl, steps);
+  set_step_params(p, params, &attend);
+  if (params.merges_apart != 0) add_merge(p, choice, params, attend.pdl, steps);
   *launched = {choice, work.pieces, work.blocks};
   return {};
 }

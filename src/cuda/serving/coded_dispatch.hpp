@@ -8,8 +8,9 @@ namespace tessera::cuda::serving {
 
 inline constexpr int kCodedRows = sizeof kCodedHeadDims / sizeof *kCodedHeadDims;
 
+// Of each of kCodedHeadDims; merge: where pieces leave much behind.
 struct CodedFunctions {
-  FunctionTable<CodedVariant, kCodedVariants> row[kCodedRows];  // of kCodedHeadDims
+  FunctionTable<CodedVariant, kCodedVariants> attend[kCodedRows], merge[kCodedRows];
 };
 
 // Defined by src/cuda/instances/serving_codes_*.cu.

@@ -6,6 +6,7 @@
 #include "cuda/serving/coded_latent.hpp"
 #include "cuda/serving/coded_wide.hpp"
 #include "cuda/serving/instance.hpp"
+#include "cuda/serving/merge_rows.hpp"
 #include "cuda/tile/tail_rows.hpp"
 
 namespace tessera::cuda::serving {
@@ -55,16 +56,28 @@ __global__ void __launch_bounds__(config_for_codes(kArch, kDim, kValueDim, kVari
   attend_block<kConfig, CodedOutput, true, Coded8<kConfig, Code>>(d, shared);
 }
 
+template <class Code, int kDim, int kValueDim, CodedVariant kVariant>
+__global__ void __launch_bounds__(merge_threads(config_for_codes(kArch, kDim, kValueDim, kVariant)))
+    merge_codes(const __grid_constant__ CodedParams d) {
+  constexpr Config kConfig = config_for_codes(kArch, kDim, kValueDim, kVariant);
+  let_next_start();
+  merge_rows_of<kConfig, CodedOutput, true, Coded8<kConfig, Code>>(d);
+}
+
 template <class Code>
 CodedFunctions coded_functions_of() {
   const auto address = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
+  using enum CodedVariant;
   CodedFunctions f;
-  f.row[0][CodedVariant::few] = address(attend_codes<Code, 64, 64, CodedVariant::few>);
-  f.row[0][CodedVariant::more] = address(attend_codes<Code, 64, 64, CodedVariant::more>);
-  f.row[1][CodedVariant::few] = address(attend_codes<Code, 128, 128, CodedVariant::few>);
-  f.row[1][CodedVariant::more] = address(attend_codes<Code, 128, 128, CodedVariant::more>);
-  f.row[2][CodedVariant::few] = address(attend_codes<Code, 256, 256, CodedVariant::few>);
-  f.row[3][CodedVariant::few] = address(attend_codes<Code, 640, 512, CodedVariant::few>);
+  f.attend[0][few] = address(attend_codes<Code, 64, 64, few>);
+  f.attend[0][more] = address(attend_codes<Code, 64, 64, more>);
+  f.merge[0][more] = address(merge_codes<Code, 64, 64, more>);
+  f.attend[1][few] = address(attend_codes<Code, 128, 128, few>);
+  f.attend[1][more] = address(attend_codes<Code, 128, 128, more>);
+  f.merge[1][more] = address(merge_codes<Code, 128, 128, more>);
+  f.attend[2][few] = address(attend_codes<Code, 256, 256, few>);
+  f.attend[3][few] = address(attend_codes<Code, 640, 512, few>);
+  f.merge[3][few] = address(merge_codes<Code, 640, 512, few>);
   return f;
 }
 

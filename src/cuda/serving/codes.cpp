@@ -31,12 +31,12 @@ core::Status coded_dims(const core::Problem& p) {
                   p.dim, p.value_dim, kMostCodedDim, kLatentDims.dim, kLatentDims.value_dim));
 }
 
-const FunctionTable<CodedVariant, kCodedVariants>& coded_functions_for(const core::Problem& p) {
+const CodedFunctions& coded_functions_for(const core::Problem& p) {
   static const auto e4m3 = coded_functions<Codes::e4m3>();
   static const auto e5m2 = coded_functions<Codes::e5m2>();
   static const auto i8 = coded_functions<Codes::i8>();
   const Codes codes = codes_of(p.kv.dtype);
-  return (codes == Codes::e4m3 ? e4m3 : codes == Codes::e5m2 ? e5m2 : i8).row[coded_row_of(p)];
+  return codes == Codes::e4m3 ? e4m3 : codes == Codes::e5m2 ? e5m2 : i8;
 }
 
 bool differ(const core::Problem& p, const core::Scales& scales) {
@@ -83,12 +83,14 @@ core::Status coded_tensors(const core::Problem& p) {
 }
 
 Choice coded_choice(const core::Problem& p, int code_arch, bool few) {
-  const HeadDims dims = kCodedHeadDims[coded_row_of(p)];
+  const int row = coded_row_of(p);
+  const HeadDims dims = kCodedHeadDims[row];
   const CodedVariant variant = few ? CodedVariant::few : CodedVariant::more;
   Choice choice{};
   choice.dims = dims;
   choice.config = config_for_codes(code_arch, dims.dim, dims.value_dim, variant);
-  choice.function = coded_functions_for(p).of(variant);
+  choice.function = coded_functions_for(p).attend[row].of(variant);
+  choice.merge = coded_functions_for(p).merge[row].of(variant);
   return choice;
 }
 
