@@ -174,6 +174,10 @@ TEST(Resources, EveryKernelOfThisBuildHoldsItsBudget) {
   merge.symbol = "serving::merge_rows<";
   merge.budget = {128, 0, 0};
   rows.push_back(merge);
+  merge.name = "the same over codes";
+  merge.symbol = "serving::merge_codes<";
+  merge.budget = {128, 0, 136};  // of latent attention, stores and loads
+  rows.push_back(merge);
   for (const std::string& sentence : check_resources(functions, rows)) ADD_FAILURE() << sentence;
   // What sm90 may spill is for its variant with mask tensors alone.
   const std::string general = fmt::format("Variant){}>", static_cast<int>(cuda::sm90::Variant::general));
