@@ -90,7 +90,8 @@ void add_code_tensors(const Case& c, std::uint64_t seed, tessera_attention* p) {
   p->value_scales = scales_of(c, p->value, shared, p->scale_rows, channels);
 }
 
-void fill_scales(const tessera_tensor& t, const Random& draws, tessera_dtype dtype, double unit, bool exact) {
+void fill_scales(const tessera_tensor& t, const Random& draws, tessera_dtype dtype, double unit, bool exact,
+                 bool signs) {
   // A draw of 5 is as far as normal draws come, nearly: 320 of 448, or 40960 of 57344. Whole numbers have no
   // range to give away: with the largest of the scales below, a draw of 1 is 4.
   const double least = unit * (dtype == TESSERA_F8E4M3 ? 0x1p-6 : dtype == TESSERA_I8 ? 0x1p-7 : 0x1p-13);
@@ -104,7 +105,7 @@ void fill_scales(const tessera_tensor& t, const Random& draws, tessera_dtype dty
     const double power = std::ldexp(least, static_cast<int>(draws.below(2 * index, 6)));
     const std::uint64_t word = draws.word(2 * index + 1);
     const double between = exact || word % 2 == 0 ? 1.0 : 1.0 + static_cast<double>(word >> 40) * 0x1p-24;
-    const double sign = exact || word % 16 != 3 ? 1.0 : -1.0;  // nobody says that scales are positive
+    const double sign = signs && word % 3 == 0 ? -1.0 : 1.0;
     static_cast<float*>(t.data)[at] = static_cast<float>(sign * power * between);
   }
 }

@@ -200,7 +200,9 @@ void Instance::Impl::fill_rows() {
 void Instance::Impl::fill_scales_of(const tessera_tensor& t, const tessera_tensor& scales, Stream stream,
                                     double factor) {
   const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
-  fill_scales(scales, draws, t.dtype, factor, input == Input::equal);
+  // Nobody says that scales are positive. What is timed has normal inputs, and scales as quantisers make them.
+  const bool signs = input == Input::large || input == Input::nonfinite;
+  fill_scales(scales, draws, t.dtype, factor, input == Input::equal, signs);
 }
 
 // Numbers as other dtypes have them, divided by their scales and rounded as a quantiser does; but tiny ones
