@@ -326,6 +326,13 @@ bool later_rows_see_more(const core::Problem& p) {
   return p.visibility.has_band && p.visibility.right < kFarAway && p.visibility.left >= p.keys;
 }
 
+bool scales_differ(const core::Problem& p, const core::Scales& scales) {
+  return scales && (scales.block_stride != 0 || (p.kv.pages && scales.outer_stride != 0));
+}
+bool scales_differ(const core::Problem& p) {
+  return scales_differ(p, p.scales.key) || scales_differ(p, p.scales.value);
+}
+
 std::string padding_words(const core::Sizes& p, int dim, int value_dim) {
   if (dim == p.dim && value_dim == p.value_dim) return "";
   return fmt::format(", head dims padded to {} and {}", dim, value_dim);

@@ -60,6 +60,10 @@ bool plain_scores(const core::Problem& problem);
 // With an open left side and a closed right one, later rows see more.
 bool later_rows_see_more(const core::Problem& problem);
 
+// Whether keys or values of one sequence differ in scale, by page or by block of rows; both, or one of them.
+bool scales_differ(const core::Problem& problem);
+bool scales_differ(const core::Problem& problem, const core::Scales& scales);
+
 // For the plan's reason: ", head dims padded to ..." where a kernel's are not the problem's own, else
 // nothing.
 std::string padding_words(const core::Sizes& sizes, int dim, int value_dim);

@@ -93,6 +93,7 @@ core::Status place(void* params, const core::Addresses& at, void* workspace) {
 }
 
 core::Status set_boxes(const core::Problem& p, int arch, int gpu, ServingParams* d) {
+  // Scales that differ come with their keys, and threads copy both.
   const int shift = arch >= 90 && !scales_differ(p) ? box_shift(p) : 0;
   if (shift == 0) return {};
   d->box_shift = shift;

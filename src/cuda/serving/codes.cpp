@@ -39,10 +39,6 @@ const CodedFunctions& coded_functions_for(const core::Problem& p) {
   return codes == Codes::e4m3 ? e4m3 : codes == Codes::e5m2 ? e5m2 : i8;
 }
 
-bool differ(const core::Problem& p, const core::Scales& scales) {
-  return scales && (scales.block_stride != 0 || (p.kv.pages && scales.outer_stride != 0));
-}
-
 // Four neighbouring elements of Q, in every row.
 bool in_fours(const core::Problem& p) {
   const std::int64_t size = core::dtype_size(p.dtype);
@@ -55,8 +51,6 @@ bool in_fours(const core::Problem& p) {
 }  // namespace
 
 bool has_codes(const core::Problem& p) { return core::is_8_bit(p.kv.dtype); }
-
-bool scales_differ(const core::Problem& p) { return differ(p, p.scales.key) || differ(p, p.scales.value); }
 
 core::Status coded_tensors(const core::Problem& p) {
   if (!has_codes(p))
@@ -71,9 +65,9 @@ core::Status coded_tensors(const core::Problem& p) {
   if (!keys_of_16_bytes(p))
     return core::unsupported(
         "rows of key or value are not aligned to 16 bytes or not a multiple of 16 elements long");
-  if (p.scales.value.channel_stride != 0 && differ(p, p.scales.value))
+  if (p.scales.value.channel_stride != 0 && scales_differ(p, p.scales.value))
     return core::unsupported("value_scales differ by page and by channel; one of them is accepted");
-  if (p.output.dtype == TESSERA_F32 && differ(p, p.scales.value))
+  if (p.output.dtype == TESSERA_F32 && scales_differ(p, p.scales.value))
     return core::unsupported(
         "output.dtype is f32 and value_scales differ by page or block: weights times those are rounded to 16 "
         "bits");
@@ -98,8 +92,8 @@ CodedParams coded_params(const core::Problem& p, const ServingParams& params) {
   CodedParams d{};
   static_cast<ServingParams&>(d) = params;
   d.mixed = translate_mixed(p);
-  d.key_by_key = differ(p, p.scales.key) ? 1 : 0;
-  d.value_by_key = differ(p, p.scales.value) ? 1 : 0;
+  d.key_by_key = scales_differ(p, p.scales.key) ? 1 : 0;
+  d.value_by_key = scales_differ(p, p.scales.value) ? 1 : 0;
   d.query_quads = in_fours(p) ? 1 : 0;
   return d;
 }

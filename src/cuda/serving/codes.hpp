@@ -8,8 +8,6 @@
 namespace tessera::cuda::serving {
 
 bool has_codes(const core::Problem& problem);
-// Whether keys, or values, of one sequence differ in scale: then threads copy them, with their scales.
-bool scales_differ(const core::Problem& problem);
 // OK, or what of the tensors these kernels do not take.
 core::Status coded_tensors(const core::Problem& problem);
 // All but the row tiles.

@@ -12,18 +12,6 @@
 
 namespace tessera::cuda::sm90 {
 
-namespace {
-
-// All that differs from key to key is left to others.
-bool codes_are_taken(const core::Problem& p) {
-  const auto alike = [&](const core::Scales& scales) {
-    return !scales || (scales.block_stride == 0 && (!p.kv.pages || scales.outer_stride == 0));
-  };
-  return p.mixed() && p.kv.value_column_stride == 1 && alike(p.scales.key) && alike(p.scales.value);
-}
-
-}  // namespace
-
 Tiling entries_tiling(const core::Problem& p) {
   if (!core::is_8_bit(p.kv.dtype)) {
     const HeadDims dims = padded_dims(p);
@@ -45,7 +33,9 @@ bool takes_entries(const core::Problem& p, const runtime::Gpu& gpu) {
   constexpr int kArch = 90;
   const bool codes = core::is_8_bit(p.kv.dtype);
   if (gpu.arch != kArch || !in_build() || p.kv.tail_dim > 0) return false;
-  if (codes ? !codes_are_taken(p) : !p.by_entry()) return false;
+  // What differs from key to key is left to others.
+  const bool taken = codes ? p.mixed() && p.kv.value_column_stride == 1 && !scales_differ(p) : p.by_entry();
+  if (!taken) return false;
   if (!tensor_cores_take(p, kHeadDims[std::size(kHeadDims) - 1].dim).ok()) return false;
   if (!plain_scores(p) || p.scoring.scale <= 0 || p.prior.parts > 0 || p.output.dtype != p.dtype)
     return false;
