@@ -1,7 +1,7 @@
 // Attention for few rows over many keys, where reading K and V is what takes time. Persistent blocks take
 // equal stretches of the line of pieces (pieces.hpp). One warp of a block is the producer (producer.hpp),
 // which streams what it has of a sequence through a ring of shared memory, a tile of 64 keys after the other;
-// the others are consumers (few.hpp, more.hpp, latent.hpp):
+// the others are consumers (few.hpp, more.hpp, latent.hpp), or widen codes for them (coded_wide.hpp):
 //
 //   producer    | K0 V0 | K1 V1 | K2 V2 | ...  wait for empty slots only, on to the next sequence
 //   consumers   | S0, P0, O += P0 V0 | S1, ...

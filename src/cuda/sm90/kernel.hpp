@@ -1,6 +1,6 @@
 // The production kernel for GPUs with wgmma and TMA (sm_90a). One block per SM: two
 // to four consumer warpgroups with 64 rows each, then the producer, of which one thread a team fills the
-// rings. docs/sm90.md has the timeline.
+// rings; over K and V of 8 bits, then who widens them. docs/sm90.md has the timeline.
 #pragma once
 
 #include "cuda/ptx/pdl.hpp"
