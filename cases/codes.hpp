@@ -33,8 +33,7 @@ void add_code_tensors(const Case& c, std::uint64_t seed, tessera_attention* prob
 // From the seed: powers of two and others, up to 2^6 apart, so that codes for numbers around `unit` use the
 // range of their format. `exact`: powers of two alone.
 void fill_scales(const tessera_tensor& scales, const Random& draws, tessera_dtype dtype, double unit,
-                 bool exact,
-                 bool signs);
+                 bool exact, bool signs);
 
 // What the code at a row (counted through the first three sizes) and column of a tensor is multiplied by.
 class ScaleOf {

@@ -200,7 +200,8 @@ void Instance::Impl::fill_rows() {
 void Instance::Impl::fill_scales_of(const tessera_tensor& t, const tessera_tensor& scales, Stream stream,
                                     double factor) {
   const Random draws = random(static_cast<Stream>(kScales + stream - kQuery));
-  // Nobody says that scales are positive. What is timed has normal inputs, and scales as quantisers make them.
+  // Nobody says that scales are positive. What is timed has normal inputs, and scales as quantisers make
+  // them.
   const bool signs = input == Input::large || input == Input::nonfinite;
   fill_scales(scales, draws, t.dtype, factor, input == Input::equal, signs);
 }
